@@ -1,0 +1,122 @@
+// Package config is the one description of a server: a struct, checked once with all errors at once. A value comes from a
+// flag, else the environment, else the configuration file, else its default; --print-config shows which.
+package config
+
+import "time"
+
+// Serve is the configuration of `omni-engine serve`.
+type Serve struct {
+	Model           string
+	ServedModelName []string
+	Tokenizer       string
+	Revision        string
+	DownloadDir     string
+	File            string // --config
+
+	Host               string
+	Port               int
+	UDS                string
+	RootPath           string
+	SSLCertFile        string
+	SSLKeyFile         string
+	APIKeys            []string
+	AllowedOrigins     []string
+	AllowedMethods     []string
+	AllowedHeaders     []string
+	AllowCredentials   bool
+	RequestIDHeaders   bool
+	SSEKeepAlive       int // seconds between SSE comments; 0: off
+	ShutdownTimeout    time.Duration
+	MaxNumQueuedReqs   int // 0: no limit
+	MaxNumQueuedTokens int
+
+	ChatTemplate              string
+	ChatTemplateContentFormat string
+	TrustRequestChatTemplate  bool
+	DefaultChatTemplateKwargs string
+	ResponseRole              string
+	ReturnTokensAsTokenIDs    bool
+	EnablePromptTokensDetails bool
+	EnablePerRequestMetrics   bool
+	EnableServerLoadTracking  bool
+	ForceIncludeUsage         bool
+	FingerprintMode           string
+	FingerprintValue          string
+	GenerationConfig          string
+	OverrideGenerationConfig  string
+	MaxLogprobs               int
+	StreamInterval            int
+
+	Device       string
+	Threads      int    // 0: what affinity mask and cgroup quota allow
+	CPULevel     string // "": the best that the processor has
+	DType        string
+	MaxModelLen  int // 0: the model's
+	Seed         int64
+	BlockSize    int
+	KVCacheBytes int64 // 0: the default plan
+	KVSpaceGiB   int   // VLLM_CPU_KVCACHE_SPACE
+	KVCacheDType string
+	NumBlocks    int // --num-gpu-blocks-override; 0: from the memory plan
+
+	PrefixCaching        bool
+	PrefixHash           string
+	MaxNumBatchedTokens  int
+	MaxNumScheduled      int
+	MaxNumSeqs           int
+	MaxNumActiveSeqs     int
+	LongPrefillThreshold int
+	Policy               string
+	ChunkedPrefill       bool
+	Watermark            float64
+	AsyncScheduling      bool
+	ReserveFullISL       bool
+	InputWaitTimeout     float64 // seconds; 0: never
+
+	LogStats           bool
+	NoLogStats         bool
+	DisableLogStats    bool
+	MetricsEngineLabel bool
+	CustomBuckets      string
+	LogRequests        bool
+	LogOutputs         bool
+	MaxLogLen          int // -1: no limit
+	DisableAccessLog   bool
+	QuietEndpoints     []string
+	LogLevel           string
+	LogFormat          string
+	TraceFile          string
+}
+
+// CPU defaults, with their reasons:
+//
+//   - BlockSize 16: the CPU kernels' page. A larger block only makes prefix sharing coarser; the scheduler's cost does not
+//     depend on the number of blocks.
+//   - MaxNumBatchedTokens 512: matrix kernels reach their best rate there (bench/RESULTS.md), and a prefill chunk of 512 keeps the
+//     pause between two tokens of the running requests short.
+//   - MaxNumSeqs 128: throughput is flat beyond 64 sequences on few cores; twice that keeps the queue short without growing
+//     buffers.
+//   - Threads: the processors that the affinity mask and the cgroup quota allow; more only wait for each other.
+const (
+	DefaultBlockSize           = 16
+	DefaultMaxNumBatchedTokens = 512
+	DefaultMaxNumSeqs          = 128
+	// DefaultModel is served when no model is named.
+	DefaultModel = "HuggingFaceTB/SmolLM2-135M-Instruct"
+)
+
+// Default returns the defaults of every field.
+func Default() Serve {
+	return Serve{
+		Host: "", Port: 8000, AllowedMethods: []string{"*"}, AllowedHeaders: []string{"*"},
+		ShutdownTimeout: 30 * time.Second, ChatTemplateContentFormat: "auto", ResponseRole: "assistant",
+		FingerprintMode: "full", GenerationConfig: "auto", MaxLogprobs: 20, StreamInterval: 1,
+		Device: "auto", DType: "auto", BlockSize: DefaultBlockSize, KVCacheDType: "auto",
+		PrefixCaching: true, PrefixHash: "sha256", MaxNumBatchedTokens: DefaultMaxNumBatchedTokens,
+		MaxNumSeqs: DefaultMaxNumSeqs, Policy: "fcfs", ChunkedPrefill: true, ReserveFullISL: true, InputWaitTimeout: 600,
+		MaxLogLen: -1, LogLevel: "info", LogFormat: "text",
+	}
+}
+
+// Recording reports whether stage records are kept (PS-15).
+func (s *Serve) Recording() bool { return !s.NoLogStats && !s.DisableLogStats }
