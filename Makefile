@@ -1,0 +1,47 @@
+# Two commands on a fresh machine: `make run` (fetch a small real model, serve it) and `make test`.
+GO ?= go
+PY ?= python3
+BIN := bin/omni-engine
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X omni-engine/cmd/omni-engine/build.version=$(VERSION)
+ARGS ?=
+
+.PHONY: all build run model test test-race lint check-long bench bench-scheduler replay dist clean
+all: build
+
+build: $(BIN)
+
+.PHONY: $(BIN)
+$(BIN):
+	@mkdir -p bin
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/omni-engine
+
+# The last line of scripts/model.sh is the model's path.
+run: build
+	@set -e; out=$$(scripts/model.sh); printf '%s\n' "$$out" | sed '$$d'; \
+	exec $(BIN) serve "$$(printf '%s\n' "$$out" | tail -n 1)" --served-model-name smollm2 --log-stats $(ARGS)
+
+model:
+	@scripts/model.sh
+
+test:
+	$(GO) test ./...
+
+# Race checks leave out the packages whose time is matrix work of real size.
+test-race:
+	$(GO) test -race $$($(GO) list ./... | grep -v -e /kernels/ -e /engine/models -e /bench/)
+
+lint:
+	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "gofmt: $$fmt"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run honnef.co/go/tools/cmd/staticcheck@2026.1 ./...
+
+# Everything that is too slow for CI: long properties, real models, real clients.
+check-long:
+	scripts/check-long.sh
+
+replay:
+	$(GO) run ./bench/replaytrace scheduler/testdata/traces
+
+clean:
+	rm -rf bin dist
