@@ -1,0 +1,73 @@
+package record
+
+import (
+	"omni-engine/engine/request"
+	"omni-engine/internal/clock"
+)
+
+// Sink is what the output side and the front end tell the metrics room, for one stage and replica. Its methods may be
+// called from several goroutines, never block on a reader, and do not keep their arguments beyond the call.
+type Sink interface {
+	// Step follows each executed step: the scheduler's counters since the last one, and what the step's outputs added.
+	// Either may be nil. The caller reuses both.
+	Step(stats *request.SchedulerStats, it *Iteration)
+	// Finished follows each request's end, exactly once a request and stage (PS-72). A request with n > 1 has n records.
+	Finished(s *Stage)
+	// ParentFinished follows the end of the last child of a request: its n, and its longest output in tokens.
+	ParentFinished(n, maxGenerationTokens int)
+	// KVBlockEvicted follows the eviction of a sampled KV block (--kv-cache-metrics).
+	KVBlockEvicted(lifetime, idle clock.Span, reuseGaps []clock.Span)
+}
+
+// Iteration is what the outputs of one step add to the families. One is kept a processor and reset each step, so a step
+// allocates nothing.
+type Iteration struct {
+	Outputs          int // outputs of the step; terminal records are none
+	PromptTokens     int // of requests whose first output this was
+	LocalCompute     int
+	LocalCacheHit    int
+	External         int
+	GenerationTokens int
+	Preemptions      int
+	TTFT             []FirstToken
+	ITL              []clock.Span // one a request and step (http.md 8)
+}
+
+// FirstToken is one request's time to first token, with its trace for the exemplar.
+type FirstToken struct {
+	Span    clock.Span
+	TraceID string
+}
+
+// Reset empties it and keeps its memory.
+func (it *Iteration) Reset() { *it = Iteration{TTFT: it.TTFT[:0], ITL: it.ITL[:0]} }
+
+func (it *Iteration) addPrompt(total, local, external int) {
+	it.PromptTokens += total
+	it.LocalCacheHit += local
+	it.External += external
+	it.LocalCompute += total - local - external
+}
+
+func (it *Iteration) addTTFT(s clock.Span, trace string) {
+	if s.IsSet() {
+		it.TTFT = append(it.TTFT, FirstToken{Span: s, TraceID: trace})
+	}
+}
+
+// Discard is the Sink of a server that records nothing.
+type Discard struct{}
+
+// Step does nothing.
+func (Discard) Step(*request.SchedulerStats, *Iteration) {}
+
+// Finished does nothing.
+func (Discard) Finished(*Stage) {}
+
+// ParentFinished does nothing.
+func (Discard) ParentFinished(int, int) {}
+
+// KVBlockEvicted does nothing.
+func (Discard) KVBlockEvicted(clock.Span, clock.Span, []clock.Span) {}
+
+var _ Sink = Discard{}
