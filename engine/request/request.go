@@ -34,6 +34,7 @@ type Request struct {
 	NoRecord                bool       // recording off for this request (PS-15)
 	External                string     // the user-visible id (cmpl-…), for logs and traces
 	Repetition              *Repetition
+	Parent                  *Parent // the user request that this is one of n sequences of; nil for n = 1
 	TraceParent, TraceState string // W3C context of the caller, empty when there is none
 }
 
