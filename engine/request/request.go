@@ -35,7 +35,7 @@ type Request struct {
 	External                string     // the user-visible id (cmpl-…), for logs and traces
 	Repetition              *Repetition
 	Parent                  *Parent // the user request that this is one of n sequences of; nil for n = 1
-	TraceParent, TraceState string // W3C context of the caller, empty when there is none
+	TraceParent, TraceState string  // W3C context of the caller, empty when there is none
 }
 
 // Rows gives input rows that are not token ids, for every position until the request ends: a preempted request recomputes
