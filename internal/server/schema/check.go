@@ -83,6 +83,13 @@ func one(kind, loc, msg string, v any) Errors {
 	return Errors{{Type: kind, Loc: loc, Msg: msg, Input: v}}
 }
 
+// Choose is a type that is picked by looking at the raw value first.
+type Choose func(v any) Type
+
+func (c Choose) check(loc string, v any, strict bool) (any, Errors) {
+	return c(v).check(loc, v, strict)
+}
+
 type anyType struct{}
 
 // Any accepts everything.
