@@ -20,6 +20,9 @@ func (s *Stage) between(from, to clock.Time) clock.Span {
 // QueuedTime is QUEUED → first SCHEDULED.
 func (s *Stage) QueuedTime() clock.Span { return s.between(s.QueuedTS, s.ScheduledTS) }
 
+// InboxWait is the time in the core's inbox, before QUEUED.
+func (s *Stage) InboxWait() clock.Span { return s.between(s.SubmitTS, s.QueuedTS) }
+
 // PrefillTime is first SCHEDULED → first output.
 func (s *Stage) PrefillTime() clock.Span { return s.between(s.ScheduledTS, s.FirstTokenTS) }
 

@@ -19,6 +19,28 @@ type Sink interface {
 	KVBlockEvicted(lifetime, idle clock.Span, reuseGaps []clock.Span)
 }
 
+// Pipeline is a request's end at the front, over all stages.
+type Pipeline struct {
+	Arrival, FinishedAt clock.Wall
+	Reason              request.FinishReason
+	// Failure is client_abort, client_disconnect or stage_error; empty: derived from Reason.
+	Failure             string
+	QueueWait           clock.Span // front end's enqueue → submit to the entry stage
+	TokensIn, TokensOut int        // the entry stage's prompt; all stages' output
+}
+
+// E2E is arrival → end of the whole pipeline.
+func (p *Pipeline) E2E() clock.Span { return p.FinishedAt.Sub(p.Arrival).NonNegative() }
+
+// PipelineSink takes each request's end once, from the orchestrator of a pipeline with several stages.
+type PipelineSink interface{ PipelineFinished(*Pipeline) }
+
+// PipelineOf derives the pipeline's end from the record of its only stage.
+func PipelineOf(s *Stage) Pipeline {
+	return Pipeline{Arrival: s.RequestStart, FinishedAt: s.FinishedAt, Reason: s.Finish, QueueWait: s.Pipeline.QueueWait,
+		TokensIn: s.PromptTokens, TokensOut: s.NumGenerationTokens}
+}
+
 // Iteration is what the outputs of one step add to the families. One is kept a processor and reset each step, so a step
 // allocates nothing.
 type Iteration struct {

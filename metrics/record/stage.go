@@ -82,6 +82,8 @@ type Stage struct {
 	Times
 	Ledger Ledger
 	EndTS  clock.Time // core time of the terminal output or record
+	// SubmitTS is when the core's inbox took the request, on the core's clock.
+	SubmitTS clock.Time
 
 	// What the payload was; filled by whoever knows the modality.
 	FinalOutputType string // empty: the stage is no final output

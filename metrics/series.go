@@ -1,0 +1,118 @@
+package metrics
+
+import (
+	"math"
+	"sort"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"omni-engine/internal/clock"
+)
+
+// label is one name and value.
+type label struct{ name, value string }
+
+// series is one labelled child of a family: a sum, or a histogram. Whoever records holds it directly, so recording looks up
+// nothing. Its label text is encoded once.
+type series struct {
+	labels  []label // sorted by name
+	text    string  // a="b",c="d"
+	before  string  // the part of text that sorts before le, with its comma
+	after   string  // the rest, with a leading comma
+	created time.Time
+
+	sum  atomic.Uint64 // counter: the bits of a float64
+	hist prometheus.Histogram
+}
+
+func newSeries(f *family, labels []label) *series {
+	s := &series{labels: append([]label{}, labels...), created: time.Now()}
+	sort.Slice(s.labels, func(i, j int) bool { return s.labels[i].name < s.labels[j].name })
+	var before, after []string
+	for _, l := range s.labels {
+		if pair := l.name + `="` + escape(l.value) + `"`; l.name < "le" {
+			before = append(before, pair)
+		} else {
+			after = append(after, pair)
+		}
+	}
+	s.text = strings.Join(append(append([]string{}, before...), after...), ",")
+	if len(before) > 0 {
+		s.before = strings.Join(before, ",") + ","
+	}
+	if len(after) > 0 {
+		s.after = "," + strings.Join(after, ",")
+	}
+	if f.kind == histogram {
+		s.hist = prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: f.name, Help: f.help, Buckets: f.buckets,
+			// Kept beside the classic buckets; shown only to a scraper that asks for them (protobuf).
+			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+		})
+	}
+	return s
+}
+
+// children returns a family's series under base labels: one for each value of its own label.
+func children(f *family, base []label) []*series {
+	if f.label == "" {
+		return []*series{newSeries(f, base)}
+	}
+	out := make([]*series, len(f.values))
+	for i, v := range f.values {
+		out[i] = newSeries(f, append(append([]label{}, base...), label{f.label, v}))
+	}
+	return out
+}
+
+// add adds to a counter; anything not above 0 adds nothing, since a counter never goes down.
+func (s *series) add(v float64) {
+	if !(v > 0) {
+		return
+	}
+	for {
+		old := s.sum.Load()
+		if s.sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {
+			return
+		}
+	}
+}
+
+func (s *series) value() float64 { return math.Float64frombits(s.sum.Load()) }
+
+// observe adds a sample; an absent span is none (PS-11, PS-14).
+func (s *series) observe(d clock.Span) {
+	if sec, ok := d.Seconds(); ok {
+		s.hist.Observe(sec)
+	}
+}
+
+// observeTraced adds a sample with the request's trace as exemplar.
+func (s *series) observeTraced(d clock.Span, trace string) {
+	sec, ok := d.Seconds()
+	if !ok {
+		return
+	}
+	if trace == "" {
+		s.hist.Observe(sec)
+		return
+	}
+	s.hist.(prometheus.ExemplarObserver).ObserveWithExemplar(sec, prometheus.Labels{"trace_id": trace})
+}
+
+func (s *series) pairs() []*dto.LabelPair {
+	out := make([]*dto.LabelPair, len(s.labels))
+	for i := range s.labels {
+		out[i] = &dto.LabelPair{Name: &s.labels[i].name, Value: &s.labels[i].value}
+	}
+	return out
+}
+
+// escape writes a label value as the text formats want it.
+func escape(v string) string {
+	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(v)
+}
