@@ -46,7 +46,7 @@ next:
 	}
 	for i := range required {
 		if out[i] == nil {
-			return nil, typeErrorf("%s() missing required argument '%s'", fn, names[i])
+			return nil, typeErrorf("%s() missing 1 required positional argument: '%s'", fn, names[i])
 		}
 	}
 	return out, nil
@@ -57,12 +57,24 @@ func (a *arguments) positional(fn string, required, most int) ([]Value, error) {
 	if len(a.kw) > 0 {
 		return nil, typeErrorf("%s() takes no keyword arguments", fn)
 	}
-	if len(a.pos) < required || len(a.pos) > most {
-		return nil, typeErrorf("%s() takes %d to %d arguments (%d given)", fn, required, most, len(a.pos))
+	switch n := len(a.pos); {
+	case n > 0 && most == 0:
+		return nil, typeErrorf("%s() takes no arguments (%d given)", fn, n)
+	case n < required:
+		return nil, typeErrorf("%s expected at least %s, got %d", fn, plural(required), n)
+	case n > most:
+		return nil, typeErrorf("%s expected at most %s, got %d", fn, plural(most), n)
 	}
 	out := make([]Value, most)
 	copy(out, a.pos)
 	return out, nil
+}
+
+func plural(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return itoa(n) + " arguments"
 }
 
 func orNone(v Value) Value {
@@ -183,6 +195,9 @@ func (m *macro) bindRest(st *state, sc *scope, a *arguments, used []bool) error 
 		if used[k] {
 			continue
 		}
+		if !d.usesKw && kw.name == "caller" {
+			return typeErrorf("macro %s was invoked with two values for the special caller argument. This is most likely a bug.", m.shown())
+		}
 		if !d.usesKw {
 			return typeErrorf("macro %s takes no keyword argument '%s'", m.shown(), kw.name)
 		}
@@ -219,11 +234,11 @@ func (m *macro) attr(name string) Value {
 		}
 		return String(m.def.name)
 	case "arguments":
-		l := &List{}
+		names := &tuple{}
 		for _, p := range m.def.params {
-			l.items = append(l.items, String(p.name))
+			names.items = append(names.items, String(p.name))
 		}
-		return l
+		return names
 	case "catch_kwargs":
 		return Bool(m.def.usesKw)
 	case "catch_varargs":

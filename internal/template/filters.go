@@ -281,7 +281,7 @@ func filterIndent(st *state, in Value, a *arguments) (Value, error) {
 		if u, undef := in.(*undefined); undef {
 			return nil, u.fail()
 		}
-		return nil, operandError(opAdd, in, String(""))
+		return nil, typeErrorf("unsupported operand type(s) for +=: '%s' and 'str'", in.typeName())
 	}
 	_, marked := in.(markup)
 	pad := "    "

@@ -136,7 +136,7 @@ func filterLast(st *state, in Value, a *arguments) (Value, error) {
 // reversible lists what Python's reversed takes.
 func (st *state) reversible(v Value) ([]Value, error) {
 	switch v.(type) {
-	case *generator, *namespace, None, *loopContext, *undefined:
+	case *generator, *namespace, None, *loopContext:
 		return nil, typeErrorf("'%s' object is not reversible", v.typeName())
 	}
 	return st.collect(v)
@@ -157,7 +157,7 @@ func filterReverse(st *state, in Value, a *arguments) (Value, error) {
 	if err != nil {
 		return nil, errorf(ArgumentError, "argument must be iterable")
 	}
-	if _, undef := in.(*undefined); undef || oneShot {
+	if oneShot {
 		reverse(items)
 		return &List{items}, nil
 	}

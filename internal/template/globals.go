@@ -30,9 +30,7 @@ func (t *Template) global(name string) Value {
 	case "strftime_now":
 		return &function{"strftime_now", t.strftimeNow}
 	case "self":
-		if len(t.blocks) > 0 {
-			return &selfRef{t}
-		}
+		return &selfRef{t}
 	}
 	return nil
 }
@@ -182,7 +180,7 @@ func makeCycler(_ *state, a *arguments) (Value, error) {
 		return nil, typeErrorf("cycler() takes no keyword arguments")
 	}
 	if len(a.pos) == 0 {
-		return nil, errorf(RuntimeError, "at least one item has to be provided")
+		return nil, errorf("RuntimeError", "at least one item has to be provided")
 	}
 	return &cycler{items: a.pos}, nil
 }

@@ -33,10 +33,8 @@ func (it *reverseIter) next(*state) (Value, bool, error) {
 	return v, true, nil
 }
 
-type runeIter struct {
-	s      string
-	marked bool
-}
+// runeIter gives plain strings, for marked text too.
+type runeIter struct{ s string }
 
 func (it *runeIter) next(*state) (Value, bool, error) {
 	if it.s == "" {
@@ -45,7 +43,7 @@ func (it *runeIter) next(*state) (Value, bool, error) {
 	_, n := utf8.DecodeRuneInString(it.s)
 	c := it.s[:n]
 	it.s = it.s[n:]
-	return likeString(it.marked, c), true, nil
+	return String(c), true, nil
 }
 
 type viewIter struct {
@@ -114,7 +112,7 @@ func (st *state) iter(v Value) (iterator, error) {
 	case String:
 		return &runeIter{s: string(x)}, nil
 	case markup:
-		return &runeIter{s: string(x), marked: true}, nil
+		return &runeIter{s: string(x)}, nil
 	case *Dict:
 		return &sliceIter{items: x.keys}, nil
 	case *dictView:

@@ -58,7 +58,7 @@ func (st *state) stringMethod(recv Value, name string, a *arguments) (Value, err
 	case "encode", "maketrans", "translate":
 		return nil, unsupportedMethod(recv, name)
 	}
-	if _, err := a.positional(name, 0, 0); err != nil {
+	if _, err := a.positional("str."+name, 0, 0); err != nil {
 		return nil, err
 	}
 	if is, ok := strings.CutPrefix(name, "is"); ok {

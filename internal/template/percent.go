@@ -26,7 +26,7 @@ type spec struct {
 func (st *state) percent(format, values Value) (Value, error) {
 	f, _ := text(format)
 	_, marked := format.(markup)
-	p := &percentArgs{st: st, marked: marked}
+	p := &percentArgs{st: st, marked: marked, text: f}
 	switch v := values.(type) {
 	case *tuple:
 		p.items = v.items
@@ -71,6 +71,8 @@ type percentArgs struct {
 	dict   *Dict
 	loose  bool
 	marked bool
+	text   string // the whole format
+	at     int    // of the conversion's letter, in characters
 }
 
 func (p *percentArgs) take() (Value, error) {
@@ -151,6 +153,7 @@ func (p *percentArgs) convert(f string) (out, rest string, err error) {
 		return "", "", errorf(ValueError, "incomplete format")
 	}
 	s.verb = f[0]
+	p.at = utf8.RuneCountInString(p.text[:len(p.text)-len(f)])
 	if s.verb == '%' {
 		return "%", f[1:], nil
 	}
@@ -191,9 +194,6 @@ func (p *percentArgs) key(f string) (Value, string, error) {
 
 func (p *percentArgs) format(s *spec, arg Value) (string, error) {
 	if u, ok := arg.(*undefined); ok && strings.IndexByte("sra", s.verb) < 0 {
-		if strings.IndexByte("diueEfFgG", s.verb) >= 0 {
-			return "", typeErrorf("%%%c format: a real number is required, not %s", s.verb, u.typeName())
-		}
 		return "", u.fail()
 	}
 	switch s.verb {
@@ -257,7 +257,7 @@ func (p *percentArgs) format(s *spec, arg Value) (string, error) {
 		}
 		return s.float(f), nil
 	}
-	return "", errorf(ValueError, "unsupported format character '%c' (0x%x)", s.verb, s.verb)
+	return "", errorf(ValueError, "unsupported format character '%c' (0x%x) at index %d", s.verb, s.verb, p.at)
 }
 
 // integer formats d, x, X, o and b; precision is the least number of digits.

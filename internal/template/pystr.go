@@ -122,6 +122,8 @@ func (st *state) appendRepr(b []byte, v Value, depth int) ([]byte, error) {
 		n, err := x.length(st)
 		b = strconv.AppendInt(append(b, "<LoopContext "...), int64(x.index0+1), 10)
 		return append(strconv.AppendInt(append(b, '/'), int64(n), 10), '>'), err
+	case *selfRef:
+		return append(b, "<TemplateReference None>"...), nil
 	case *generator:
 		return append(b, "<generator object "+x.name+">"...), nil
 	}

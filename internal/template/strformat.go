@@ -60,7 +60,7 @@ func (f *formatter) expand(s string, depth int) (string, error) {
 		}
 		field, rest, ok := cutField(s[i+1:])
 		if !ok {
-			return "", errorf(ValueError, "expected '}' before end of string")
+			return "", errorf(ValueError, "Single '{' encountered in format string")
 		}
 		t, err := f.field(field, depth)
 		if err != nil {
@@ -158,7 +158,15 @@ func (f *formatter) lookup(name string) (Value, error) {
 	if end < 0 {
 		end = len(name)
 	}
-	v, err := f.argument(name[:end])
+	first := name[:end]
+	if name == "" {
+		if f.manual {
+			return nil, errorf(ValueError, "cannot switch from manual field specification to automatic field numbering")
+		}
+		first = strconv.Itoa(f.auto)
+		f.auto++
+	}
+	v, err := f.argument(first, name == "")
 	rest := name[end:]
 	for err == nil && rest != "" {
 		if rest[0] == '.' {
@@ -190,18 +198,14 @@ func (f *formatter) lookup(name string) (Value, error) {
 	return v, err
 }
 
-func (f *formatter) argument(name string) (Value, error) {
+// argument finds a numbered or named argument; auto tells that the number was not written.
+func (f *formatter) argument(name string, auto bool) (Value, error) {
 	i, err := strconv.Atoi(name)
 	switch {
-	case name == "":
-		if f.manual {
-			return nil, errorf(ValueError, "cannot switch from manual field specification to automatic field numbering")
-		}
-		i = f.auto
-		f.auto++
+	case auto:
 	case err == nil && name[0] >= '0' && name[0] <= '9':
 		if f.auto > 0 {
-			return nil, errorf(ValueError, "cannot switch from automatic field numbering to manual field specification")
+			return nil, errorf(ValueError, "cannot switch from manual field specification to automatic field numbering")
 		}
 		f.manual = true
 	default:
@@ -215,7 +219,7 @@ func (f *formatter) argument(name string) (Value, error) {
 		return v, nil
 	}
 	if i >= len(f.a.pos) {
-		return nil, errorf(IndexError, "Replacement index %d out of range for positional args tuple", i)
+		return nil, errorf(IndexError, "tuple index out of range")
 	}
 	return f.a.pos[i], nil
 }

@@ -42,9 +42,6 @@ func Parse(src string, opts ...Option) (*Template, error) {
 	if len(p.unknown) > 0 {
 		return nil, p.unknown[0]
 	}
-	if len(p.blocks) > 0 {
-		p.id("self")
-	}
 	t := &Template{body: body, names: p.names, ids: p.ids, blocks: p.blocks, source: src, now: time.Now}
 	for _, o := range opts {
 		o(t)

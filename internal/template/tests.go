@@ -131,8 +131,8 @@ func isCallable(v Value) bool {
 }
 
 func (st *state) divides(v, by Value) (Value, error) {
-	if s, ok := text(v); ok {
-		return nil, typeErrorf("not all arguments converted during string formatting: %d characters", len(s))
+	if _, ok := text(v); ok {
+		return nil, typeErrorf("not all arguments converted during string formatting") // "%" formats text
 	}
 	return st.binary(opMod, v, by)
 }
@@ -155,7 +155,7 @@ func parity(name string) testFunc {
 }
 
 func testDivisibleBy(st *state, v Value, a *arguments) (bool, error) {
-	p, err := a.bind("divisibleby", 1, "num")
+	p, err := a.bind("test_divisibleby", 1, "num")
 	if err != nil {
 		return false, err
 	}
