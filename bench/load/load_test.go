@@ -31,7 +31,7 @@ func answer(w http.ResponseWriter, tokens int) {
 }
 
 func TestFiguresAddUp(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	t.Cleanup(func() { goleak.VerifyNone(t) })
 	var inFlight, most atomic.Int64
 	url := server(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/models" {
