@@ -137,8 +137,9 @@ func (s *filterStmt) exec(st *state, sc *scope) (flow, error) {
 	if err != nil {
 		return flowNext, err
 	}
-	if t, err = st.str(v); err != nil {
-		return flowNext, err
+	t, ok := text(v)
+	if !ok {
+		return flowNext, typeErrorf("sequence item 0: expected str instance, %s found", v.typeName())
 	}
 	return flowNext, st.write(t)
 }

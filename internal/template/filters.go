@@ -326,19 +326,18 @@ func filterTruncate(st *state, in Value, a *arguments) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, ok := text(in)
-	if !ok {
-		return nil, typeErrorf("truncate() needs a string, not %s", in.typeName())
-	}
 	size, leeway, end := int64(255), int64(5), "..."
 	for i, to := range map[int]*int64{0: &size, 3: &leeway} {
 		if v := orNone(p[i]); v != (None{}) {
-			if *to, ok = asInt(v); !ok {
+			n, ok := asInt(v)
+			if !ok {
 				return nil, notAnInteger(v)
 			}
+			*to = n
 		}
 	}
 	if p[2] != nil {
+		var ok bool
 		if end, ok = text(p[2]); !ok {
 			return nil, typeErrorf("truncate() end must be a string")
 		}
@@ -351,9 +350,16 @@ func filterTruncate(st *state, in Value, a *arguments) (Value, error) {
 	if size < endLen || leeway < 0 {
 		return nil, errorf("AssertionError", "expected length >= %d, got %d", endLen, size)
 	}
-	n := int64(utf8.RuneCountInString(s))
-	if n <= size+leeway {
+	n, ok := st.length(in)
+	if !ok {
+		return nil, typeErrorf("object of type '%s' has no len()", in.typeName())
+	}
+	if int64(n) <= size+leeway {
 		return in, nil
+	}
+	s, ok := text(in)
+	if !ok {
+		return nil, typeErrorf("truncate() cannot shorten a %s", in.typeName())
 	}
 	s = runes(s, 0, int(size-endLen))
 	if !kill {
@@ -437,7 +443,7 @@ func filterXMLAttr(st *state, in Value, a *arguments) (Value, error) {
 	}
 	d, ok := in.(*Dict)
 	if !ok {
-		return nil, typeErrorf("xmlattr() needs a mapping, not %s", in.typeName())
+		return nil, noItems(in)
 	}
 	var parts []string
 	for k, v := range d.All() {

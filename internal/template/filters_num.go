@@ -158,9 +158,6 @@ func filterRound(_ *state, in Value, a *arguments) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u, ok := in.(*undefined); ok {
-		return nil, u.fail()
-	}
 	if !isNumber(in) {
 		return nil, typeErrorf("type %s doesn't define __round__ method", in.typeName())
 	}

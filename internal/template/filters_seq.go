@@ -1,6 +1,7 @@
 package template
 
 import (
+	"errors"
 	"sort"
 	"strconv"
 	"strings"
@@ -139,7 +140,12 @@ func (st *state) reversible(v Value) ([]Value, error) {
 	case *generator, *namespace, None, *loopContext:
 		return nil, typeErrorf("'%s' object is not reversible", v.typeName())
 	}
-	return st.collect(v)
+	items, err := st.collect(v)
+	var e *Error
+	if errors.As(err, &e) && e.Kind == TypeError && isNumber(v) {
+		return nil, typeErrorf("'%s' object is not reversible", v.typeName())
+	}
+	return items, err
 }
 
 func filterReverse(st *state, in Value, a *arguments) (Value, error) {
@@ -423,6 +429,14 @@ func filterSort(st *state, in Value, a *arguments) (Value, error) {
 	return &List{items}, err
 }
 
+// noItems is the error of using something as a mapping that is none.
+func noItems(v Value) error {
+	if u, undef := v.(*undefined); undef {
+		return u.fail()
+	}
+	return errorf("AttributeError", "'%s' object has no attribute 'items'", v.typeName())
+}
+
 func filterDictSort(st *state, in Value, a *arguments) (Value, error) {
 	p, err := a.bind("dictsort", 0, "case_sensitive", "by", "reverse")
 	if err != nil {
@@ -448,10 +462,7 @@ func filterDictSort(st *state, in Value, a *arguments) (Value, error) {
 	}
 	d, ok := in.(*Dict)
 	if !ok {
-		if u, undef := in.(*undefined); undef {
-			return nil, u.fail()
-		}
-		return nil, errorf("AttributeError", "'%s' object has no attribute 'items'", in.typeName())
+		return nil, noItems(in)
 	}
 	items, err := st.collect(&dictView{d, viewItems})
 	if err != nil {

@@ -158,6 +158,9 @@ func smallInts(op binaryOp, a, b int64) Value {
 func (st *state) add(l, r Value) (Value, error) {
 	if a, ok := text(l); ok {
 		b, ok := text(r)
+		if _, marked := l.(markup); marked && !ok {
+			return nil, operandError(opAdd, l, r)
+		}
 		if !ok {
 			return nil, typeErrorf("can only concatenate str (not \"%s\") to str", r.typeName())
 		}
@@ -206,19 +209,28 @@ func likeString(marked bool, s string) Value {
 	return String(s)
 }
 
+func repeats(v Value) bool {
+	switch v.(type) {
+	case String, markup, *List, *tuple:
+		return true
+	}
+	return false
+}
+
 // multiply repeats a sequence.
 func (st *state) multiply(l, r Value) (Value, error) {
 	seq, times := l, r
-	n, ok := asInt(times)
-	if !ok {
-		seq, times = r, l
-		if n, ok = asInt(times); !ok {
-			switch l.(type) {
-			case String, markup, *List, *tuple:
-				return nil, typeErrorf("can't multiply sequence by non-int of type '%s'", r.typeName())
-			}
+	if !repeats(l) {
+		if seq, times = r, l; !repeats(r) {
 			return nil, operandError(opMul, l, r)
 		}
+	}
+	if _, huge := times.(bigInt); huge {
+		return nil, errorf(OverflowError, "cannot fit 'int' into an index-sized integer")
+	}
+	n, ok := asInt(times)
+	if !ok {
+		return nil, typeErrorf("can't multiply sequence by non-int of type '%s'", times.typeName())
 	}
 	n = max(n, 0)
 	switch s := seq.(type) {

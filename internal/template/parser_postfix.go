@@ -65,58 +65,58 @@ func (p *parser) attribute(e expr) (expr, error) {
 func (p *parser) subscript(e expr) (expr, error) {
 	open := p.next()
 	var keys []expr
+	slices := 0
 	for !p.isOp("]") {
 		if len(keys) > 0 {
 			if err := p.expectOp(","); err != nil {
 				return nil, err
 			}
 		}
-		key, err := p.subscribed(e)
+		key, isSlice, err := p.subscribed(e)
 		if err != nil {
 			return nil, err
+		}
+		if isSlice {
+			slices++
 		}
 		keys = append(keys, key)
 	}
 	p.next()
-	if len(keys) == 1 {
-		if s, ok := keys[0].(*sliceExpr); ok {
-			return s, nil
-		}
+	switch {
+	case len(keys) == 1 && slices == 1:
+		return keys[0], nil
+	case slices > 0:
+		return nil, p.fail(open.line, "a slice cannot be part of a tuple")
+	case len(keys) == 1:
 		return &itemExpr{e, keys[0]}, nil
-	}
-	for _, k := range keys {
-		if _, ok := k.(*sliceExpr); ok {
-			return nil, p.fail(open.line, "a slice cannot be part of a tuple")
-		}
 	}
 	return &itemExpr{e, &tupleExpr{keys}}, nil
 }
 
 // subscribed parses what stands in brackets: a key, or a slice of obj.
-func (p *parser) subscribed(obj expr) (expr, error) {
+func (p *parser) subscribed(obj expr) (e expr, isSlice bool, err error) {
 	var start expr
-	var err error
 	if !p.isOp(":") {
 		if start, err = p.expression(); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if !p.isOp(":") {
-			return start, nil
+			return start, false, nil
 		}
 	}
 	p.next()
 	s := &sliceExpr{obj: obj, start: start}
 	if !p.isOp(":") && !p.isOp("]") && !p.isOp(",") {
 		if s.stop, err = p.expression(); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if p.skipOp(":") && !p.isOp("]") && !p.isOp(",") {
 		if s.step, err = p.expression(); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return s, nil
+	return s, true, nil
 }
 
 func (p *parser) arguments() (callArgs, error) {

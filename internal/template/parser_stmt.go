@@ -77,6 +77,15 @@ func (p *parser) block(ends ...string) ([]stmt, string, error) {
 	return b, p.next().text, nil
 }
 
+// inner parses a body that is a scope of its own: jinja2 compiles it strictly even inside an if.
+func (p *parser) inner(end string) ([]stmt, error) {
+	soft := p.soft
+	p.soft = 0
+	b, _, err := p.block(end)
+	p.soft = soft
+	return b, err
+}
+
 // function parses a body that break and continue cannot leave.
 func (p *parser) function(end string) ([]stmt, error) {
 	loops, soft := p.loops, p.soft
@@ -226,7 +235,7 @@ func (p *parser) setTag() (stmt, error) {
 			return nil, err
 		}
 	}
-	s.body, _, err = p.block("endset")
+	s.body, err = p.inner("endset")
 	return s, err
 }
 
@@ -350,7 +359,7 @@ func (p *parser) filterTag() (stmt, error) {
 		return nil, err
 	}
 	s.filter = f
-	s.body, _, err = p.block("endfilter")
+	s.body, err = p.inner("endfilter")
 	return s, err
 }
 
@@ -376,7 +385,7 @@ func (p *parser) withTag() (stmt, error) {
 		s.to, s.vals = append(s.to, t), append(s.vals, v)
 	}
 	var err error
-	s.body, _, err = p.block("endwith")
+	s.body, err = p.inner("endwith")
 	return s, err
 }
 

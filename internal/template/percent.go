@@ -35,7 +35,7 @@ func (st *state) percent(format, values Value) (Value, error) {
 	default:
 		p.items = []Value{values}
 		switch values.(type) {
-		case *List, *rangeValue: // objects with subscripts may be left over, as in Python
+		case *List, *rangeValue, *undefined: // objects with subscripts may be left over, as in Python
 			p.loose = true
 		}
 	}

@@ -80,7 +80,7 @@ func (*tuple) typeName() string       { return "tuple" }
 func (*List) typeName() string        { return "list" }
 func (*Dict) typeName() string        { return "dict" }
 func (*rangeValue) typeName() string  { return "range" }
-func (*namespace) typeName() string   { return "Namespace" }
+func (*namespace) typeName() string   { return "TemplateNamespace" }
 func (g *generator) typeName() string { return "generator" }
 func (*function) typeName() string    { return "function" }
 func (*boundMethod) typeName() string { return "builtin_function_or_method" }
@@ -143,7 +143,11 @@ func objectTypeRepr(v Value) string {
 	case None:
 		return "None"
 	case *namespace:
-		return "jinja2.utils.Namespace object"
+		return "transformers.utils.chat_template_utils.TemplateNamespace object"
+	case *loopContext:
+		return "jinja2.runtime.LoopContext object"
+	case *macro:
+		return "jinja2.runtime.Macro object"
 	case markup:
 		return "markupsafe.Markup object"
 	}
