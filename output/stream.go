@@ -20,6 +20,7 @@ type Stream struct {
 	ready   bool // something in pending may be read
 	sent    bool // the first tokens were made readable
 	closed  bool // the last update was put
+	onEnd   func()
 	wake    chan struct{}
 }
 
@@ -47,6 +48,17 @@ func (s *Stream) Next(ctx context.Context) (Update, error) {
 			return Update{}, ctx.Err()
 		}
 	}
+}
+
+// OnEnd sets what runs once the last update was put, at once if it was already. It must not call the stream.
+func (s *Stream) OnEnd(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		f()
+		return
+	}
+	s.onEnd = f
 }
 
 func (s *Stream) take() (u Update, ok, end bool) {
@@ -77,7 +89,9 @@ func (s *Stream) put(u *Update) {
 	}
 	g := &s.pending[n-1]
 	g.add(u)
-	s.closed = u.Done()
+	if s.closed = u.Done(); s.closed && s.onEnd != nil {
+		s.onEnd()
+	}
 	ended := u.Output.Finish != request.NotFinished
 	if ended || !s.sent || len(g.u.Output.NewTokens) >= s.interval {
 		s.ready, s.sent = true, true
