@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X omni-engine/cmd/omni-engine/build.version=$(VERSION)
 ARGS ?=
 
-.PHONY: all build run model test test-race lint check-long bench bench-scheduler replay dist clean
+.PHONY: all build run model test test-race test-kernels test-clients lint check-long bench bench-scheduler replay dist clean
 all: build
 
 build: $(BIN)
@@ -31,6 +31,14 @@ test:
 test-race:
 	$(GO) test -race $$($(GO) list ./... | grep -v -e /kernels/ -e /engine/models -e /bench/)
 
+# The C kernels under ASan and UBSan, and the AVX2 level on an emulated processor without wider vectors.
+test-kernels:
+	scripts/test-kernels.sh
+
+# The openai package, our load generator and a real Prometheus server against the real binary with a real model.
+test-clients: build
+	scripts/test-clients.sh
+
 lint:
 	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "gofmt: $$fmt"; exit 1; fi
 	$(GO) vet ./...
@@ -42,6 +50,13 @@ check-long:
 
 replay:
 	$(GO) run ./bench/replaytrace scheduler/testdata/traces
+
+# Binaries with checksums: with the C kernels (glibc) and fully static (reference kernels only).
+dist:
+	rm -rf dist && mkdir -p dist
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/omni-engine-$(VERSION)-linux-$$($(GO) env GOARCH) ./cmd/omni-engine
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/omni-engine-$(VERSION)-linux-$$($(GO) env GOARCH)-static ./cmd/omni-engine
+	cd dist && sha256sum omni-engine-* > SHA256SUMS && cat SHA256SUMS
 
 clean:
 	rm -rf bin dist
