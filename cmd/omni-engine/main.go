@@ -1,0 +1,53 @@
+// Command omni-engine serves language models through vLLM's interfaces.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"omni-engine/internal/config"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := root().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "omni-engine:", explain(err))
+		os.Exit(1)
+	}
+}
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "omni-engine",
+		Short:         "An inference engine core with vLLM's interfaces and native metrics",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.AddCommand(serveCommand(), benchCommand(), downloadCommand(), healthCommand(), versionCommand())
+	return cmd
+}
+
+// explain says of an unknown flag whether it is one of vLLM's, and lists joined errors a line each.
+func explain(err error) string {
+	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
+		return config.Unknown(name).Error()
+	}
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) && len(joined.Unwrap()) > 1 {
+		var b strings.Builder
+		b.WriteString("the configuration has errors:")
+		for _, e := range joined.Unwrap() {
+			b.WriteString("\n  " + e.Error())
+		}
+		return b.String()
+	}
+	return err.Error()
+}
