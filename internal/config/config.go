@@ -15,6 +15,7 @@ type Serve struct {
 
 	Host               string
 	Port               int
+	PortFile           string // the bound port is written there once the server listens
 	UDS                string
 	RootPath           string
 	SSLCertFile        string

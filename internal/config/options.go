@@ -21,6 +21,7 @@ func options(s *Serve) []option {
 
 		{"host", nil, str(&s.Host), "address to bind; empty: all", false},
 		{"port", nil, num(&s.Port), "port to bind; 0 picks a free one", false},
+		{"port-file", nil, str(&s.PortFile), "write the bound port to this file once the server listens", false},
 		{"uds", nil, str(&s.UDS), "unix socket instead of host and port", false},
 		{"root-path", nil, str(&s.RootPath), "prefix that a proxy strips or keeps", false},
 		{"ssl-certfile", nil, str(&s.SSLCertFile), "TLS certificate", false},
