@@ -34,6 +34,7 @@ type Totals struct {
 	DraftTokens      uint64
 	AcceptedTokens   uint64
 	Drafts           uint64
+	AcceptedPerPos   []uint64 // never written after it was published
 }
 
 // Waiting returns the waiting requests as vLLM's gauge counts them: the capacity-blocked and the deferred ones.

@@ -1,0 +1,71 @@
+package stagelog
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"omni-engine/metrics/record"
+)
+
+// Throughput writes vLLM's periodic line for one core, from two of its snapshots.
+type Throughput struct {
+	Engine int    // the number in "Engine 000"
+	Device string // CPU or GPU
+	last   *record.Snapshot
+	idle   bool
+}
+
+// Next returns the line for the time since the last call, and whether it is worth INFO: vLLM repeats an idle line at DEBUG
+// only. The first call only remembers, and ok is false.
+func (t *Throughput) Next(s record.Snapshot) (line string, level slog.Level, ok bool) {
+	prev := t.last
+	t.last = &s
+	if prev == nil {
+		return "", slog.LevelDebug, false
+	}
+	sec, known := s.Wall.Sub(prev.Wall).Seconds()
+	if !known || sec <= 0 {
+		return "", slog.LevelDebug, false
+	}
+	prompt := float64(s.Totals.PromptTokens-prev.Totals.PromptTokens) / sec
+	generation := float64(s.Totals.GenerationTokens-prev.Totals.GenerationTokens) / sec
+	hits := 0.0
+	if s.Totals.PrefixQueries > 0 {
+		hits = float64(s.Totals.PrefixHits) / float64(s.Totals.PrefixQueries)
+	}
+	line = fmt.Sprintf("Engine %03d: Avg prompt throughput: %.1f tokens/s, Avg generation throughput: %.1f tokens/s, Running: %d reqs, "+
+		"Waiting: %d reqs, %s KV cache usage: %.1f%%, Prefix cache hit rate: %.1f%%",
+		t.Engine, prompt, generation, s.Stats.Running, s.Waiting(), t.Device, s.Stats.Usage*100, hits*100)
+	idle := prompt == 0 && generation == 0 && s.Stats.Running == 0 && s.Waiting() == 0
+	level = slog.LevelInfo
+	if idle && t.idle {
+		level = slog.LevelDebug
+	}
+	t.idle = idle
+	return line, level, true
+}
+
+// Speculation returns vLLM's line on speculative decoding since the snapshot before; ok is false when nothing was drafted.
+func Speculation(prev, s record.Snapshot) (line string, ok bool) {
+	sec, known := s.Wall.Sub(prev.Wall).Seconds()
+	drafts := float64(s.Totals.Drafts - prev.Totals.Drafts)
+	drafted, accepted := float64(s.Totals.DraftTokens-prev.Totals.DraftTokens), float64(s.Totals.AcceptedTokens-prev.Totals.AcceptedTokens)
+	if !known || sec <= 0 || drafts == 0 || drafted == 0 {
+		return "", false
+	}
+	return fmt.Sprintf("SpecDecoding metrics: Mean acceptance length: %.2f, Accepted throughput: %.2f tokens/s, Drafted throughput: %.2f tokens/s, "+
+		"Accepted: %.0f tokens, Drafted: %.0f tokens, Per-position acceptance rate: %s, Avg Draft acceptance rate: %.1f%%",
+		1+accepted/drafts, accepted/sec, drafted/sec, accepted, drafted, perPosition(prev, s, drafts), 100*accepted/drafted), true
+}
+
+func perPosition(prev, s record.Snapshot, drafts float64) string {
+	rates := make([]string, len(s.Totals.AcceptedPerPos))
+	for i, n := range s.Totals.AcceptedPerPos {
+		if i < len(prev.Totals.AcceptedPerPos) {
+			n -= prev.Totals.AcceptedPerPos[i]
+		}
+		rates[i] = fmt.Sprintf("%.3f", float64(n)/drafts)
+	}
+	return strings.Join(rates, ", ")
+}
