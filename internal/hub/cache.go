@@ -109,11 +109,17 @@ func (c cache) setRef(revision, commit string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return storing(path, err)
 	}
-	temporary := fmt.Sprintf("%s.%d.new", path, os.Getpid())
-	if err := os.WriteFile(temporary, []byte(commit), 0o644); err != nil {
+	// Through another file, which lies among the blobs: every file in refs counts as a revision.
+	temporary, err := os.CreateTemp(filepath.Join(c.dir, "blobs"), "ref-*.incomplete")
+	if err != nil {
 		return storing(path, err)
 	}
-	if err := os.Rename(temporary, path); err != nil {
+	_, err = temporary.WriteString(commit)
+	if err = errors.Join(err, temporary.Chmod(0o644), temporary.Close()); err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary.Name())
 		return storing(path, err)
 	}
 	return nil

@@ -2,10 +2,12 @@ package hub
 
 import (
 	"context"
+	"crypto/sha256"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -345,6 +347,37 @@ func TestReadOnlyCacheIsTold(t *testing.T) {
 	require.NoError(t, os.Chmod(o.CacheDir, 0o500))
 	_, err := Resolve(t.Context(), "org/name", o)
 	assert.ErrorContains(t, err, "set HF_HOME")
+}
+
+func TestFailuresToStoreSayWhatToDo(t *testing.T) {
+	full := storing("x", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+	assert.ErrorIs(t, full, ErrDiskFull)
+	assert.ErrorIs(t, full, syscall.ENOSPC)
+	assert.ErrorContains(t, full, "larger disk")
+	assert.ErrorContains(t, storing("x", syscall.EROFS), "a folder that is yours")
+	other := storing("x", syscall.EIO)
+	assert.ErrorIs(t, other, syscall.EIO)
+	assert.NotErrorIs(t, other, ErrDiskFull)
+}
+
+// Every write to the device fails as on a full disk.
+func TestFullDiskEndsATransferWithoutAnotherTry(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full here")
+	}
+	f := newFake(t)
+	o := f.options().withDefaults()
+	c, err := newClient(o)
+	require.NoError(t, err)
+	defer o.Client.CloseIdleConnections()
+	device, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer device.Close()
+	r := &resolver{client: c, cache: openCache(o.CacheDir, "org/name"), id: ID{Repo: "org/name"}, options: o}
+	tr := &transfer{resolver: r, commit: commit, name: "model.safetensors", blob: blob{size: 300_000}, path: "/dev/full", file: device, sum: sha256.New()}
+	err = c.retry(t.Context(), func() (bool, error) { return tr.attempt(t.Context()) })
+	require.ErrorIs(t, err, ErrDiskFull)
+	assert.Equal(t, 1, f.count("GET /store/"))
 }
 
 func TestModelLargerThanTheDiskIsRefusedBeforeItBegins(t *testing.T) {
