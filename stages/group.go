@@ -71,7 +71,8 @@ func child(r *request.Request, i, n int) *request.Request {
 	return &c
 }
 
-// pump hands one sequence's updates to the reader, one at a time: what comes meanwhile coalesces in the stream.
+// pump hands one sequence's updates to the reader, one at a time: what comes meanwhile coalesces in the stream. It ends with
+// ctx; the engine has aborted the sequence then.
 func (g *Group) pump(ctx context.Context, i int) {
 	for {
 		u, err := g.streams[i].Next(ctx)
