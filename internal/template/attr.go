@@ -306,7 +306,7 @@ func (st *state) slice(obj, start, stop, step Value) (Value, error) {
 	case *List:
 		return &List{pick(o.items, from, by, count)}, nil
 	case *tuple:
-		return &tuple{pick(o.items, from, by, count)}, nil
+		return &tuple{items: pick(o.items, from, by, count)}, nil
 	case *rangeValue:
 		first := o.start + int64(from)*o.step
 		by := int64(by) * o.step

@@ -44,6 +44,21 @@ func (t *Template) Variables() []string {
 type finder struct {
 	root []node
 	odd  bool // a target that is not a name stands where vLLM expects one: it then gives up
+	work int  // nodes seen, over all walks
+}
+
+// maxFinderWork bounds the walks over a hostile template, which could take quadratic time.
+const maxFinderWork = 20_000_000
+
+func (f *finder) visit(ns []node, each func(node)) {
+	if f.work > maxFinderWork {
+		f.odd = true
+		return
+	}
+	visit(ns, func(n node) {
+		f.work++
+		each(n)
+	})
 }
 
 func isVar(n node, name string) bool {
@@ -88,7 +103,7 @@ func (f *finder) aliases(name string) []string {
 	names := []string{name}
 	seen := map[string]bool{name: true}
 	for queue := []string{name}; len(queue) > 0; queue = queue[1:] {
-		visit(f.root, func(n node) {
+		f.visit(f.root, func(n node) {
 			s, ok := n.(*setStmt)
 			if !ok || !isVarOrElems(s.val, queue[0], "") {
 				return
@@ -126,7 +141,7 @@ func (f *finder) messageNames() []string {
 }
 
 func (f *finder) loops(ns []node, each func(*forStmt)) {
-	visit(ns, func(n node) {
+	f.visit(ns, func(n node) {
 		if s, ok := n.(*forStmt); ok {
 			each(s)
 		}
@@ -147,7 +162,7 @@ func (f *finder) loopsOverContent() bool {
 		return false
 	}
 	params := map[*forStmt]map[string]bool{} // loops inside macros, with the macro's parameters that are given content
-	visit(f.root, func(n node) {
+	f.visit(f.root, func(n node) {
 		m, ok := n.(*macroStmt)
 		if !ok {
 			return
@@ -183,7 +198,7 @@ func (f *finder) loopsOverContent() bool {
 // contentParams gives the parameters of a macro that some call gives a message's content.
 func (f *finder) contentParams(def *macroDef, isContent func(node) bool) map[string]bool {
 	given := map[string]bool{}
-	visit(f.root, func(n node) {
+	f.visit(f.root, func(n node) {
 		c, ok := n.(*callExpr)
 		if !ok || !isVar(c.fn, def.name) {
 			return

@@ -180,8 +180,9 @@ func hashKeyDepth(v Value, depth int) (dictKey, error) {
 	case bigInt:
 		return dictKey{kind: 'b', s: x.v.String()}, nil
 	case Float:
-		if f := float64(x); f == math.Trunc(f) && math.Abs(f) < 1<<62 {
-			return dictKey{kind: 'i', n: int64(f)}, nil
+		if f := float64(x); f == math.Trunc(f) && !math.IsInf(f, 0) {
+			whole, _ := floatToInt(f)
+			return hashKeyDepth(whole, depth)
 		}
 		return dictKey{kind: 'f', n: int64(math.Float64bits(float64(x)))}, nil
 	case None:

@@ -34,7 +34,7 @@ func (e *tupleExpr) eval(st *state, sc *scope) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tuple{vs}, nil
+	return &tuple{items: vs}, nil
 }
 
 func (e *listExpr) eval(st *state, sc *scope) (Value, error) {

@@ -268,7 +268,7 @@ func filterFormat(st *state, in Value, a *arguments) (Value, error) {
 		}
 		return st.percent(likeString(marked, s), d)
 	}
-	return st.percent(likeString(marked, s), &tuple{a.pos})
+	return st.percent(likeString(marked, s), &tuple{items: a.pos})
 }
 
 func filterIndent(st *state, in Value, a *arguments) (Value, error) {
@@ -280,6 +280,9 @@ func filterIndent(st *state, in Value, a *arguments) (Value, error) {
 	if !ok {
 		if u, undef := in.(*undefined); undef {
 			return nil, u.fail()
+		}
+		if l, isList := in.(*List); isList {
+			return nil, errorf("AttributeError", "'%s' object has no attribute 'splitlines'", l.typeName())
 		}
 		return nil, typeErrorf("unsupported operand type(s) for +=: '%s' and 'str'", in.typeName())
 	}

@@ -192,7 +192,7 @@ func (c *cycler) attr(name string) Value {
 	case "pos":
 		return Int(c.pos)
 	case "items":
-		return &tuple{c.items}
+		return &tuple{items: c.items}
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (v *dictView) at(i int) Value {
 	case viewValues:
 		return v.d.vals[i]
 	}
-	return &tuple{[]Value{v.d.keys[i], v.d.vals[i]}}
+	return &tuple{items: []Value{v.d.keys[i], v.d.vals[i]}}
 }
 
 type rangeIter struct {
@@ -99,7 +99,7 @@ func (l *loopContext) next(st *state) (Value, bool, error) {
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	return &tuple{[]Value{v, l}}, true, nil
+	return &tuple{items: []Value{v, l}}, true, nil
 }
 
 // iter is Python's iter(v).

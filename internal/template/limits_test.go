@@ -154,3 +154,15 @@ func TestErrorsNameTheirLine(t *testing.T) {
 	require.ErrorAs(t, err, &syntax)
 	assert.Equal(t, 3, syntax.Line)
 }
+
+func TestContentFormatOfAHostileTemplateTakesBoundedTime(t *testing.T) {
+	var b strings.Builder
+	for i := range 15000 {
+		b.WriteString("{% set a" + itoa(i+1) + " = a" + itoa(i) + " %}{% macro m" + itoa(i) + "() %}{% endmacro %}")
+	}
+	tmpl, err := Parse("{% set a0 = messages %}" + b.String())
+	require.NoError(t, err)
+	began := time.Now()
+	assert.Equal(t, ContentString, tmpl.ContentFormat())
+	assert.Less(t, time.Since(began), 10*time.Second)
+}

@@ -221,7 +221,7 @@ func (l *loopContext) changed(st *state, a *arguments) (Value, error) {
 		return nil, typeErrorf("changed() takes no keyword arguments")
 	}
 	if l.called {
-		same, err := st.equal(&tuple{l.last}, &tuple{a.pos})
+		same, err := st.equal(&tuple{items: l.last}, &tuple{items: a.pos})
 		if err != nil || same {
 			return Bool(false), err
 		}

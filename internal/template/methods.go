@@ -104,7 +104,7 @@ func numberMethod(recv Value, name string, a *arguments) (Value, error) {
 	case "conjugate":
 		return normalInt(n), nil
 	case "as_integer_ratio":
-		return &tuple{[]Value{normalInt(n), Int(1)}}, nil
+		return &tuple{items: []Value{normalInt(n), Int(1)}}, nil
 	}
 	return nil, unsupportedMethod(recv, name)
 }

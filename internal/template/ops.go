@@ -190,7 +190,7 @@ func (st *state) add(l, r Value) (Value, error) {
 			return nil, typeErrorf("can only concatenate tuple (not \"%s\") to tuple", r.typeName())
 		}
 		items, err := st.joinItems(a.items, b.items)
-		return &tuple{items}, err
+		return &tuple{items: items}, err
 	}
 	return nil, operandError(opAdd, l, r)
 }
@@ -249,7 +249,7 @@ func (st *state) multiply(l, r Value) (Value, error) {
 		return &List{items}, err
 	case *tuple:
 		items, err := st.repeatItems(s.items, n)
-		return &tuple{items}, err
+		return &tuple{items: items}, err
 	}
 	return nil, operandError(opMul, l, r)
 }

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	maxSource = 4 << 20 // bytes of a template
+	maxSource = 1 << 20 // bytes of a template
 	maxNest   = 150     // nested statements and expressions
 	maxChain  = 2000    // operators, filters or subscripts in a row: each is a level when it is evaluated
 )

@@ -29,7 +29,10 @@ type (
 	bigInt struct{ v *big.Int }
 	// markup is a string marked safe; joining it with a plain string escapes the plain one (markupsafe.Markup).
 	markup string
-	tuple  struct{ items []Value }
+	tuple  struct {
+		items []Value
+		group bool // a pair that groupby made: it has the attributes grouper and list
+	}
 	// List is a list. Templates cannot change it (immutable sandbox).
 	List struct{ items []Value }
 	// rangeValue is range(start, stop, step), never laid out.
