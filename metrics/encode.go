@@ -25,6 +25,9 @@ func appendFloat(dst []byte, f float64) []byte {
 	case math.IsNaN(f):
 		return append(dst, "NaN"...)
 	}
+	if n := int64(f); f >= 0 && f < 1e6 && float64(n) == f {
+		return append(strconv.AppendInt(dst, n, 10), ".0"...)
+	}
 	if a := math.Abs(f); a != 0 && (a < 1e-4 || a >= 1e6) {
 		return strconv.AppendFloat(dst, f, 'e', -1, 64)
 	}
@@ -39,9 +42,11 @@ func appendFloat(dst []byte, f float64) []byte {
 }
 
 func (e *encoder) str(parts ...string) {
+	buf := e.buf
 	for _, p := range parts {
-		e.buf = append(e.buf, p...)
+		buf = append(buf, p...)
 	}
+	e.buf = buf
 }
 
 func (e *encoder) head(name, help, kind string) {
@@ -50,12 +55,16 @@ func (e *encoder) head(name, help, kind string) {
 
 // line writes name{labels} value.
 func (e *encoder) line(name, labels string, value float64) {
-	e.str(name)
-	if labels != "" {
-		e.str("{", labels, "}")
-	}
-	e.buf = append(e.buf, ' ')
+	e.key(name, labels)
 	e.buf = append(appendFloat(e.buf, value), '\n')
+}
+
+func (e *encoder) key(name, labels string) {
+	if labels == "" {
+		e.str(name, " ")
+	} else {
+		e.str(name, "{", labels, "} ")
+	}
 }
 
 func (e *encoder) block(b block) {
@@ -85,11 +94,13 @@ func (e *encoder) block(b block) {
 
 // created writes the creation times: a gauge family of its own in the text format, as the Python client has it.
 func (e *encoder) created(base, help string, list []*series) {
+	name := base + "_created"
 	if !e.open {
-		e.head(base+"_created", help, "gauge")
+		e.head(name, help, "gauge")
 	}
 	for _, s := range list {
-		e.line(base+"_created", s.text, float64(s.created.UnixNano())/1e9)
+		e.key(name, s.text)
+		e.str(s.createdText, "\n")
 	}
 }
 
@@ -110,6 +121,7 @@ func (e *encoder) histograms(b block) {
 	for i, f := range b.f.buckets {
 		bounds[i] = string(appendFloat(nil, f))
 	}
+	name, count, sum := b.f.name+"_bucket{", b.f.name+"_count", b.f.name+"_sum"
 	for _, s := range b.series {
 		m := &dto.Metric{}
 		if s.hist.Write(m) != nil { // cannot fail: its labels are none
@@ -124,21 +136,21 @@ func (e *encoder) histograms(b block) {
 			if bound == "+Inf" {
 				continue
 			}
-			e.bucket(b.f.name, s, bound, bucket.GetCumulativeCount(), bucket.GetExemplar())
+			e.bucket(name, s, bound, bucket.GetCumulativeCount(), bucket.GetExemplar())
 		}
 		var last *dto.Exemplar
 		if n := len(h.GetBucket()); n > len(bounds) {
 			last = h.GetBucket()[n-1].GetExemplar()
 		}
-		e.bucket(b.f.name, s, "+Inf", h.GetSampleCount(), last)
-		e.line(b.f.name+"_count", s.text, float64(h.GetSampleCount()))
-		e.line(b.f.name+"_sum", s.text, h.GetSampleSum())
+		e.bucket(name, s, "+Inf", h.GetSampleCount(), last)
+		e.line(count, s.text, float64(h.GetSampleCount()))
+		e.line(sum, s.text, h.GetSampleSum())
 	}
 	e.created(b.f.name, b.f.help, b.series)
 }
 
 func (e *encoder) bucket(name string, s *series, bound string, n uint64, x *dto.Exemplar) {
-	e.str(name, "_bucket{", s.before, `le="`, bound, `"`, s.after, "} ")
+	e.str(name, s.before, `le="`, bound, `"`, s.after, "} ")
 	e.buf = appendFloat(e.buf, float64(n))
 	if e.open && x != nil {
 		e.str(" # {")

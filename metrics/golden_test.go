@@ -37,7 +37,9 @@ func parseText(t *testing.T, text string) exposition {
 		line = strings.TrimSuffix(line, "\n")
 		if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
 			name, kind, _ := strings.Cut(rest, " ")
-			require.NotContains(t, out.types, name, "family is declared twice")
+			if out.types[name] != "" {
+				t.Fatalf("family %s is declared twice", name)
+			}
 			out.types[name] = kind
 			out.order = append(out.order, name)
 		}
@@ -45,7 +47,9 @@ func parseText(t *testing.T, text string) exposition {
 			continue
 		}
 		i := strings.LastIndexByte(line, ' ')
-		require.NotContains(t, out.series, line[:i], "series is written twice")
+		if _, twice := out.series[line[:i]]; twice {
+			t.Fatalf("series %s is written twice", line[:i])
+		}
 		out.series[line[:i]] = line[i+1:]
 	}
 	return out

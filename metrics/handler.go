@@ -57,7 +57,7 @@ func (m *Metrics) encode(format expfmt.Format, pipeline bool) ([]byte, error) {
 		}
 		return out.Bytes(), nil
 	}
-	e := encoder{open: format.FormatType() == expfmt.TypeOpenMetrics, buf: make([]byte, 0, 64<<10)}
+	e := encoder{open: format.FormatType() == expfmt.TypeOpenMetrics, buf: make([]byte, 0, m.lastSize.Load()+m.lastSize.Load()/8+4096)}
 	for _, f := range m.ownProcess() {
 		e.foreign(f)
 	}
@@ -67,5 +67,6 @@ func (m *Metrics) encode(format expfmt.Format, pipeline bool) ([]byte, error) {
 	if e.open {
 		e.str("# EOF\n")
 	}
+	m.lastSize.Store(int64(len(e.buf)))
 	return e.buf, nil
 }

@@ -58,6 +58,7 @@ type Metrics struct {
 	transfer *transfers
 	process  prometheus.Gatherer
 	build    *series
+	lastSize atomic.Int64 // of the last answer, so that the next is allocated at once
 }
 
 // seriesSet holds the children of each family under one set of labels.

@@ -25,12 +25,15 @@ type series struct {
 	after   string  // the rest, with a leading comma
 	created time.Time
 
+	createdText string // created in seconds, as it is printed
+
 	sum  atomic.Uint64 // counter: the bits of a float64
 	hist prometheus.Histogram
 }
 
 func newSeries(f *family, labels []label) *series {
 	s := &series{labels: append([]label{}, labels...), created: time.Now()}
+	s.createdText = string(appendFloat(nil, float64(s.created.UnixNano())/1e9))
 	sort.Slice(s.labels, func(i, j int) bool { return s.labels[i].name < s.labels[j].name })
 	var before, after []string
 	for _, l := range s.labels {
