@@ -118,6 +118,7 @@ type (
 		to     target
 		filter *filterExpr // outermost; nil without filters
 		body   []stmt
+		unset  []int // the variables that the body starts without; see symbols
 		line   int
 	}
 	ifStmt struct {
@@ -133,15 +134,16 @@ type (
 		line int
 	}
 	forStmt struct {
-		to        target
-		iter      expr
-		test      expr // nil without "if"
-		body      []stmt
-		other     []stmt
-		recursive bool
-		usesLoop  bool
-		loopID    int
-		line      int
+		to                target
+		iter              expr
+		test              expr // nil without "if"
+		body              []stmt
+		other             []stmt
+		recursive         bool
+		usesLoop          bool
+		unset, otherUnset []int
+		loopID            int
+		line              int
 	}
 	macroStmt struct {
 		def  *macroDef
@@ -156,23 +158,29 @@ type (
 	filterStmt struct {
 		filter *filterExpr
 		body   []stmt
+		unset  []int
 		line   int
 	}
 	withStmt struct {
-		to   []target
-		vals []expr
-		body []stmt
-		line int
+		to    []target
+		vals  []expr
+		body  []stmt
+		unset []int
+		line  int
 	}
 	blockStmt struct {
 		name   string
 		scoped bool
 		body   []stmt
+		unset  []int
 		line   int
 	}
 	// generationStmt is transformers' {% generation %}: its body is a scope of its own.
-	generationStmt struct{ body []stmt }
-	jumpStmt       struct{ how flow }
+	generationStmt struct {
+		body  []stmt
+		unset []int
+	}
+	jumpStmt struct{ how flow }
 	// refusedStmt stands for a tag that needs other templates; it fails where it runs, as jinja2 without a loader does.
 	refusedStmt struct {
 		what string
@@ -186,8 +194,9 @@ type macroDef struct {
 	params                        []nameTarget
 	defaults                      []expr // of the last len(defaults) params
 	body                          []stmt
-	usesCaller, usesKw, usesVar   bool // the body reads caller, kwargs, varargs
-	callerParam                   bool // caller is written as a parameter
+	usesCaller, usesKw, usesVar   bool  // the body reads caller, kwargs, varargs
+	callerParam                   bool  // caller is written as a parameter
+	unset                         []int // the variables that the body starts without; see symbols
 	callerID, kwargsID, varargsID int
 }
 

@@ -128,7 +128,7 @@ func (m *macro) call(st *state, a *arguments) (Value, error) {
 	}
 	defer st.leave()
 	d := m.def
-	sc := &scope{parent: m.scope}
+	sc := enter(m.scope, d.unset)
 	used := make([]bool, len(a.kw))
 	if err := m.bindParams(st, sc, a, used); err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func (s *setBlockStmt) exec(st *state, sc *scope) (flow, error) {
 	if err := st.checkNamespace(s.to, sc); err != nil {
 		return flowNext, err
 	}
-	inner := &scope{parent: sc}
+	inner := enter(sc, s.unset)
 	t, fl, err := st.capture(func() (flow, error) { return st.run(s.body, inner) })
 	if err != nil || fl != flowNext {
 		return fl, err
@@ -128,7 +128,7 @@ func (s *callStmt) exec(st *state, sc *scope) (flow, error) {
 
 func (s *filterStmt) exec(st *state, sc *scope) (flow, error) {
 	st.line = s.line
-	inner := &scope{parent: sc}
+	inner := enter(sc, s.unset)
 	t, fl, err := st.capture(func() (flow, error) { return st.run(s.body, inner) })
 	if err != nil || fl != flowNext {
 		return fl, err
@@ -150,7 +150,7 @@ func (s *withStmt) exec(st *state, sc *scope) (flow, error) {
 	if err != nil {
 		return flowNext, err
 	}
-	inner := &scope{parent: sc}
+	inner := enter(sc, s.unset)
 	for i, t := range s.to {
 		if err := t.assign(st, inner, vals[i]); err != nil {
 			return flowNext, err
@@ -160,7 +160,7 @@ func (s *withStmt) exec(st *state, sc *scope) (flow, error) {
 }
 
 func (s *generationStmt) exec(st *state, sc *scope) (flow, error) {
-	return st.run(s.body, &scope{parent: sc})
+	return st.run(s.body, enter(sc, s.unset))
 }
 
 func (s *blockStmt) exec(st *state, sc *scope) (flow, error) {
@@ -168,7 +168,7 @@ func (s *blockStmt) exec(st *state, sc *scope) (flow, error) {
 	if !s.scoped {
 		sc = nil // a block sees the template's variables, not those of the loop around it
 	}
-	return st.run(s.body, &scope{parent: sc})
+	return st.run(s.body, enter(sc, s.unset))
 }
 
 func (s *jumpStmt) exec(*state, *scope) (flow, error) { return s.how, nil }

@@ -242,7 +242,7 @@ func (s *selfRef) attr(name string) Value {
 			return nil, err
 		}
 		defer st.leave()
-		out, _, err := st.capture(func() (flow, error) { return st.run(b.body, &scope{}) })
+		out, _, err := st.capture(func() (flow, error) { return st.run(b.body, enter(nil, b.unset)) })
 		return String(out), err
 	}}
 }

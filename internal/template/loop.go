@@ -47,6 +47,7 @@ func (s *forStmt) loop(st *state, sc *scope, over Value, depth int) (flow, error
 		lc.it, lc.seq = &loopFilter{s, sc, it, &scope{parent: sc}}, nil
 	}
 	inner := &scope{parent: sc}
+	completed := false // jinja2 runs the else part unless some round came to its end: one that breaks or continues does not count
 	for {
 		item, ok, err := lc.advance(st)
 		if err != nil {
@@ -59,6 +60,7 @@ func (s *forStmt) loop(st *state, sc *scope, over Value, depth int) (flow, error
 			return flowNext, err
 		}
 		inner.reset()
+		inner.clear(s.unset)
 		if err := s.to.assign(st, inner, item); err != nil {
 			return flowNext, err
 		}
@@ -70,11 +72,12 @@ func (s *forStmt) loop(st *state, sc *scope, over Value, depth int) (flow, error
 			return flowNext, err
 		}
 		if fl == flowBreak {
-			return flowNext, nil
+			break
 		}
+		completed = completed || fl == flowNext
 	}
-	if lc.index0 < 0 && s.other != nil {
-		return st.run(s.other, &scope{parent: sc})
+	if !completed && s.other != nil {
+		return st.run(s.other, enter(sc, s.otherUnset))
 	}
 	return flowNext, nil
 }

@@ -122,7 +122,7 @@ func (p *parser) statement(ends []string) (stmt, error) {
 	case "generation":
 		p.next()
 		b, err := p.function("endgeneration")
-		return &generationStmt{b}, err
+		return &generationStmt{body: b}, err
 	case "break", "continue":
 		p.next()
 		if p.loops == 0 {

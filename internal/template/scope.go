@@ -28,11 +28,33 @@ func (sc *scope) lookup(st *state, id int) Value {
 	for ; sc != nil; sc = sc.parent {
 		for i, have := range sc.ids {
 			if have == id {
-				return sc.vals[i]
+				if v := sc.vals[i]; v != (unassigned{}) {
+					return v
+				}
+				return nil
 			}
 		}
 	}
 	return st.root[id]
+}
+
+// unassigned marks a variable that the scope starts without, whatever outer scopes have.
+type unassigned struct{}
+
+func (unassigned) typeName() string { return "missing" }
+
+// enter makes a scope for a body.
+func enter(parent *scope, unset []int) *scope {
+	sc := &scope{parent: parent}
+	sc.clear(unset)
+	return sc
+}
+
+// clear marks variables as not there yet.
+func (sc *scope) clear(unset []int) {
+	for _, id := range unset {
+		sc.ids, sc.vals = append(sc.ids, id), append(sc.vals, unassigned{})
+	}
 }
 
 // reset empties the scope for the next round of a loop.

@@ -13,6 +13,7 @@ import (
 type Template struct {
 	body   []stmt
 	names  []string // variable names by id
+	unset  []int    // variables that the template assigns before it reads them
 	ids    map[string]int
 	blocks map[string]*blockStmt
 	source string
@@ -43,6 +44,7 @@ func Parse(src string, opts ...Option) (*Template, error) {
 		return nil, p.unknown[0]
 	}
 	t := &Template{body: body, names: p.names, ids: p.ids, blocks: p.blocks, source: src, now: time.Now}
+	t.unset = newSymbols(nil).body(body)
 	for _, o := range opts {
 		o(t)
 	}
@@ -62,6 +64,9 @@ func (t *Template) Render(ctx context.Context, vars *Dict, limits Limits) (strin
 		} else if g := t.global(name); g != nil {
 			st.root[id] = g
 		}
+	}
+	for _, id := range t.unset {
+		st.root[id] = nil
 	}
 	if err := context.Cause(ctx); err != nil {
 		return "", err
