@@ -285,3 +285,14 @@ func TestSessionWithStopStringsIsRefused(t *testing.T) {
 	_, err := New(Config{}).Add(r)
 	require.ErrorContains(t, err, "stop strings")
 }
+
+func TestSegmentsThatNobodyTakesAreRefused(t *testing.T) {
+	p := New(Config{})
+	require.ErrorIs(t, p.Extend("s", request.Segment{}), ErrUnknown)
+	_, err := p.Add(newRequest("a"))
+	require.NoError(t, err)
+	require.ErrorIs(t, p.Extend("a", request.Segment{}), ErrNoSession)
+	addSession(t, p)
+	require.NoError(t, p.Extend("s", request.Segment{Last: true}))
+	require.ErrorIs(t, p.Extend("s", request.Segment{Tokens: []int32{1}}), ErrMarked)
+}

@@ -1,6 +1,8 @@
 package output
 
 import (
+	"errors"
+
 	"omni-engine/engine/request"
 	"omni-engine/internal/clock"
 	"omni-engine/metrics/record"
@@ -21,16 +23,28 @@ type segment struct {
 	tokens  int
 }
 
+// The reasons why a request takes no further segment.
+var (
+	ErrNoSession = errors.New("the request is no streaming-input session")
+	ErrMarked    = errors.New("the session's end marker was given")
+)
+
 // Extend notes a session's next segment, or its end marker. Call it before the core gets the segment.
 func (p *Processor) Extend(id request.ID, s request.Segment) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := p.states[id]
-	if st == nil {
+	switch {
+	case st == nil:
 		return ErrUnknown
+	case !st.req.Resumable:
+		return ErrNoSession
 	}
-	if s.Last {
-		st.session.marked = true
+	if st.session.marked {
+		return ErrMarked
+	}
+	st.session.marked = s.Last
+	if s.Last && len(s.Tokens) == 0 {
 		return nil
 	}
 	if !s.Arrival.IsSet() {

@@ -14,6 +14,7 @@ type Group struct {
 	streams []Stream
 	ids     []request.ID
 	updates chan indexed
+	ctx     context.Context
 	stop    context.CancelFunc
 	open    int
 }
@@ -36,7 +37,7 @@ func (o *Orchestrator) SubmitN(ctx context.Context, r *request.Request, n int) (
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	g := &Group{updates: make(chan indexed), stop: stop, open: n}
+	g := &Group{updates: make(chan indexed), ctx: ctx, stop: stop, open: n}
 	parent := request.NewParent(n)
 	for i := range n {
 		child := child(r, i, n)
@@ -103,6 +104,8 @@ func (g *Group) Next(ctx context.Context) (int, Update, error) {
 			}
 		}
 		return v.index, v.u, v.err
+	case <-g.ctx.Done():
+		return 0, Update{}, g.ctx.Err()
 	case <-ctx.Done():
 		return 0, Update{}, ctx.Err()
 	}
