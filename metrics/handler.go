@@ -19,7 +19,9 @@ func (m *Metrics) Handler() http.Handler {
 			http.Error(w, "scope must be pipeline or absent", http.StatusBadRequest)
 			return
 		}
-		format := expfmt.NegotiateIncludingOpenMetrics(r.Header)
+		// The plain text comes first: it is what a client without a wish gets.
+		format := expfmt.NegotiateAccept(r.Header, expfmt.FmtText, expfmt.FmtText_1_0_0, expfmt.FmtOpenMetrics_1_0_0,
+			expfmt.FmtOpenMetrics_0_0_1, expfmt.FmtProtoDelim, expfmt.FmtProtoText, expfmt.FmtProtoCompact)
 		body, err := m.encode(format, scope == "pipeline")
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)

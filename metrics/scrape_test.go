@@ -243,6 +243,18 @@ func TestOpenMetricsHasExemplarsAndEnds(t *testing.T) {
 	require.NotContains(t, scrape(t, m), "trace_id", "the text format has no exemplars")
 }
 
+func TestAClientWithoutAWishGetsPlainText(t *testing.T) {
+	m := newTest(t, nil)
+	for _, accept := range []string{"", "*/*", "text/html,*/*;q=0.8", "application/json"} {
+		req := httptest.NewRequest("GET", "/metrics", nil)
+		req.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		m.Handler().ServeHTTP(w, req)
+		require.Contains(t, w.Header().Get("Content-Type"), "text/plain; version=0.0.4; charset=utf-8", accept)
+		require.NotContains(t, w.Body.String(), "# EOF")
+	}
+}
+
 func TestProtobufHasNativeHistograms(t *testing.T) {
 	m := newTest(t, nil)
 	run{clock: clock.NewManual(0), prompt: 3, tokens: 2, schedule: true, end: request.FinishStop}.drive(m.Sink(0, 0), record.Identity{})
