@@ -238,3 +238,9 @@ type DeltaRule struct {
 	Scale                 float32
 	State                 StateID
 }
+
+// ColumnScale: Out[t][c] = In[t][c]*Scale[c] + Shift[c]; either may be None. Out may be In.
+type ColumnScale struct {
+	Out, In      BufferID
+	Scale, Shift WeightID
+}

@@ -155,3 +155,11 @@ func (o *Experts) Uses() Uses {
 	}
 	return u
 }
+
+// Name is the operation's name in plans and errors.
+func (*ColumnScale) Name() string { return "column_scale" }
+
+// Uses lists what the operation touches.
+func (o *ColumnScale) Uses() Uses {
+	return Uses{In: []BufferID{o.In}, Out: []BufferID{o.Out}, Weights: []WeightID{o.Scale, o.Shift}}
+}
