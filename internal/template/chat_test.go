@@ -2,6 +2,7 @@ package template
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -102,4 +103,22 @@ func TestConversationsThatAreNoneAreRefused(t *testing.T) {
 		_, err := renderChat(t, plainChat, messages, nil)
 		assert.Error(t, err, messages)
 	}
+}
+
+func TestOneTemplateServesManyRenderingsAtOnce(t *testing.T) {
+	tmpl, err := Parse("{% macro m(x) %}{{ x }}{% endmacro %}{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}" +
+		"{{ m(m.content) }}{{ loop.index }}{% endfor %}{{ ns.n }}")
+	require.NoError(t, err)
+	in := ChatInput{Messages: mustJSON(t, []byte(`[{"role":"user","content":"a"},{"role":"user","content":"b"}]`)).(*List)}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 50 {
+				out, err := tmpl.RenderChat(context.Background(), in, Limits{})
+				assert.NoError(t, err)
+				assert.Equal(t, "a1b22", out)
+			}
+		})
+	}
+	wg.Wait()
 }
