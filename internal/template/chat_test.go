@@ -106,8 +106,8 @@ func TestConversationsThatAreNoneAreRefused(t *testing.T) {
 }
 
 func TestOneTemplateServesManyRenderingsAtOnce(t *testing.T) {
-	tmpl, err := Parse("{% macro m(x) %}{{ x }}{% endmacro %}{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}" +
-		"{{ m(m.content) }}{{ loop.index }}{% endfor %}{{ ns.n }}")
+	tmpl, err := Parse("{% macro show(x) %}{{ x }}{% endmacro %}{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}" +
+		"{{ show(m.content) }}{{ loop.index }}{% endfor %}{{ ns.n }}")
 	require.NoError(t, err)
 	in := ChatInput{Messages: mustJSON(t, []byte(`[{"role":"user","content":"a"},{"role":"user","content":"b"}]`)).(*List)}
 	var wg sync.WaitGroup
