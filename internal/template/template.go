@@ -1,6 +1,9 @@
 // Package template renders chat templates: Jinja2 as transformers configures it (immutable sandbox, trim_blocks, lstrip_blocks, loop
 // controls, {% generation %}, its own tojson, raise_exception and strftime_now), with Python's ideas of text, numbers and errors.
 // Templates are not trusted: they see only the values they are given, cannot change them, and run under Limits.
+//
+// Refused, with an error that says so: include, import and extends (there are no other templates), autoescape, the filters pprint,
+// random, urlize and wordwrap, lipsum, and str's encode, maketrans and translate.
 package template
 
 import (
