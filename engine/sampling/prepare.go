@@ -11,17 +11,19 @@ import (
 	"omni-engine/kernels"
 )
 
-// Prepared holds what of a request's sampling does not change from step to step, and scratch for what does. One lives in
-// each slot of a runner; a steady step allocates nothing.
+// Prepared holds what of a request's sampling does not change from step to step. One lives in each slot of a runner.
 type Prepared struct {
 	owner *request.Request
 	base  kernels.RowSampling
 	stops []int32   // may not be sampled before min_tokens
 	bad   [][]int32 // bad_words
-
-	banned []int32
-	output []int32
 }
+
+// Scratch holds what the rows of one step point to, until the step is done. Reset it before the next.
+type Scratch struct{ ids []int32 }
+
+// Reset empties it and keeps its memory.
+func (s *Scratch) Reset() { s.ids = s.ids[:0] }
 
 // Check refuses parameters that no runner serves.
 func Check(s *request.SamplingParams) error {
@@ -41,7 +43,7 @@ func (p *Prepared) For(r *request.Request, engineSeed uint64, vocab int) {
 		return
 	}
 	s := &r.Sampling
-	*p = Prepared{owner: r, bad: s.BadWords, banned: p.banned[:0], output: p.output[:0]}
+	*p = Prepared{owner: r, bad: s.BadWords}
 	p.base = kernels.RowSampling{
 		Temperature: s.Temperature, TopK: int32(max(s.TopK, 0)), TopP: s.TopP, MinP: s.MinP,
 		Presence: s.PresencePenalty, Frequency: s.FrequencyPenalty, Repetition: s.RepetitionPenalty,
@@ -92,35 +94,37 @@ func NeedsHistory(s *request.SamplingParams) bool { return s.Penalised() || len(
 
 // Row fills dst for the token after tokens and late, the samples that are not in tokens yet; position is that token's place in the
 // sequence, promptLen the number of prompt tokens. The random draw is keyed by the position, so it is the same in whichever step,
-// chunk or batch it falls.
-func (p *Prepared) Row(dst *kernels.RowSampling, tokens, late []int32, promptLen, position int) {
+// chunk or batch it falls. What does not lie in tokens is put into mem; a steady step allocates nothing.
+func (p *Prepared) Row(dst *kernels.RowSampling, mem *Scratch, tokens, late []int32, promptLen, position int) {
 	*dst = p.base
 	dst.Position = uint64(position)
 	s := &p.owner.Sampling
-	p.banned = p.banned[:0]
-	if position-promptLen < s.MinTokens {
-		p.banned = append(p.banned, p.stops...)
-	}
+	var output []int32
 	if NeedsHistory(s) {
-		output := tokens[promptLen:]
+		output = tokens[promptLen:]
 		if len(late) > 0 {
-			p.output = append(append(p.output[:0], output...), late...)
-			output = p.output
+			from := len(mem.ids)
+			mem.ids = append(append(mem.ids, output...), late...)
+			output = mem.ids[from:]
 		}
 		if s.Penalised() {
 			dst.Prompt, dst.Output = tokens[:promptLen], output
 		}
-		p.banBadWords(output)
 	}
-	dst.Banned = p.banned
+	from := len(mem.ids)
+	if position-promptLen < s.MinTokens {
+		mem.ids = append(mem.ids, p.stops...)
+	}
+	p.banBadWords(mem, output)
+	dst.Banned = mem.ids[from:len(mem.ids):len(mem.ids)]
 }
 
 // banBadWords bans the last token of each bad word whose other tokens end the output.
-func (p *Prepared) banBadWords(output []int32) {
+func (p *Prepared) banBadWords(mem *Scratch, output []int32) {
 	for _, w := range p.bad {
 		n := len(w) - 1
 		if n >= 0 && n <= len(output) && slices.Equal(w[:n], output[len(output)-n:]) {
-			p.banned = append(p.banned, w[n])
+			mem.ids = append(mem.ids, w[n])
 		}
 	}
 }

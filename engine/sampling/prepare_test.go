@@ -24,9 +24,10 @@ func TestMinTokensBansEveryStopUntilTheyAreThere(t *testing.T) {
 	r.Sampling.MinTokens, r.Sampling.StopTokenIDs = 2, []int32{9}
 	p := prepare(r)
 	var row kernels.RowSampling
+	var mem Scratch
 	tokens := []int32{50, 51, 60, 61}
 	for pos, banned := range map[int][]int32{2: {2, 7, 9}, 3: {2, 7, 9}, 4: {}} {
-		p.Row(&row, tokens[:pos], nil, 2, pos)
+		p.Row(&row, &mem, tokens[:pos], nil, 2, pos)
 		require.Equal(t, banned, row.Banned, "with %d output tokens", pos-2)
 		require.EqualValues(t, pos, row.Position)
 	}
@@ -37,11 +38,12 @@ func TestBadWordsBanTheirLastTokenAfterTheOthers(t *testing.T) {
 	r.Sampling.BadWords = [][]int32{{5}, {60, 61}, {1, 2, 3}}
 	p := prepare(r)
 	var row kernels.RowSampling
-	p.Row(&row, []int32{60, 60}, nil, 2, 2)
+	var mem Scratch
+	p.Row(&row, &mem, []int32{60, 60}, nil, 2, 2)
 	require.Equal(t, []int32{5}, row.Banned, "the prompt does not count")
-	p.Row(&row, []int32{50, 51, 60}, nil, 2, 3)
+	p.Row(&row, &mem, []int32{50, 51, 60}, nil, 2, 3)
 	require.Equal(t, []int32{5, 61}, row.Banned)
-	p.Row(&row, []int32{50, 51, 1}, []int32{2}, 2, 4)
+	p.Row(&row, &mem, []int32{50, 51, 1}, []int32{2}, 2, 4)
 	require.Equal(t, []int32{5, 3}, row.Banned, "a sample that the scheduler does not know yet counts")
 }
 
@@ -49,14 +51,18 @@ func TestHistoryOnlyForPenalties(t *testing.T) {
 	r := ask("a")
 	p := prepare(r)
 	var row kernels.RowSampling
-	p.Row(&row, []int32{50, 51, 60}, nil, 2, 3)
+	var mem Scratch
+	p.Row(&row, &mem, []int32{50, 51, 60}, nil, 2, 3)
 	require.Nil(t, row.Prompt)
 	r = ask("b")
 	r.Sampling.FrequencyPenalty = 0.5
 	p = prepare(r)
-	p.Row(&row, []int32{50, 51, 60}, []int32{61}, 2, 4)
+	p.Row(&row, &mem, []int32{50, 51, 60}, []int32{61}, 2, 4)
 	require.Equal(t, []int32{50, 51}, row.Prompt)
 	require.Equal(t, []int32{60, 61}, row.Output)
+	first := row
+	p.Row(&row, &mem, []int32{50, 51, 70}, []int32{71}, 2, 4)
+	require.Equal(t, []int32{60, 61}, first.Output, "rows of one step do not share memory")
 }
 
 func TestSeeds(t *testing.T) {
@@ -91,9 +97,10 @@ func TestSteadyRowsAllocateNothing(t *testing.T) {
 	r.Sampling.FrequencyPenalty, r.Sampling.BadWords, r.Sampling.MinTokens = 1, [][]int32{{5}, {60, 61}}, 10
 	p := prepare(r)
 	var row kernels.RowSampling
+	var mem Scratch
 	tokens, late := []int32{50, 51, 60}, []int32{61}
-	p.Row(&row, tokens, late, 2, 4)
-	require.Zero(t, testing.AllocsPerRun(100, func() { p.For(r, 1, 100); p.Row(&row, tokens, late, 2, 4) }))
+	p.Row(&row, &mem, tokens, late, 2, 4)
+	require.Zero(t, testing.AllocsPerRun(100, func() { mem.Reset(); p.For(r, 1, 100); p.Row(&row, &mem, tokens, late, 2, 4) }))
 }
 
 func TestStructuredIsRefused(t *testing.T) {
