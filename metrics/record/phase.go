@@ -8,7 +8,7 @@ import (
 
 // carries reports whether the record tells the phase split at all: only a terminal one does (PS-51), a diffusion stage has
 // none (PS-41), and nothing was observed while recording is off (PS-15).
-func (s *Stage) carries() bool { return s.ended && !s.segmentOnly && !s.off && s.Type != Diffusion }
+func (s *Stage) carries() bool { return s.ended && !s.off && s.Type != Diffusion }
 
 func (s *Stage) between(from, to clock.Time) clock.Span {
 	if !s.carries() {

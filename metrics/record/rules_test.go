@@ -114,6 +114,7 @@ func TestEngineMadeEndSetsNoOutputTimesPS04PS73(t *testing.T) {
 	c.terminal(90, request.FinishAbort, c.queued(10), c.scheduled(20), c.preempted(30))
 	c.wantSplit(t, 10, none, none, 1)
 	require.False(t, c.LastTokenTS.IsSet())
+	wantMS(t, none, c.UnscheduledWait(), "it was scheduled")
 
 	c = newCore(Identity{})
 	c.step(30, 1, c.queued(10), c.scheduled(20))
@@ -201,6 +202,26 @@ func TestNotRecordingKeepsOnlyTheTokenCountPS15(t *testing.T) {
 	require.Equal(t, Iteration{}, c.it)
 	require.False(t, c.TTFT().IsSet() || c.E2E().IsSet() || c.TPOT().IsSet() || c.ITL().IsSet() || c.Ledger.Total().IsSet())
 	require.Equal(t, 1002, c.NumGenerationTokens)
+}
+
+func TestRecordingTurnedOffBeforeTheEndLeavesNothingPS15(t *testing.T) {
+	c := newCore(Identity{})
+	c.step(30, 1, c.queued(10), c.scheduled(20))
+	c.step(40, 1)
+	c.SetRecording(false)
+	c.last(50, 1)
+	c.wantSplit(t, none, none, none, none)
+	require.False(t, c.TTFT().IsSet() || c.TPOT().IsSet() || c.ITL().IsSet() || c.E2E().IsSet())
+}
+
+func TestOutputGapsAreTheFrontsAndSkipEmptyOutputs(t *testing.T) {
+	c := newCore(Identity{})
+	for _, o := range []struct{ at, wall, tokens int }{{10, 100, 0}, {20, 110, 1}, {30, 150, 0}, {40, 153, 1}, {50, 160, 1}} {
+		c.ApplyOutput(c.at(o.at), wall(o.wall), &request.Output{NewTokens: make([]int32, o.tokens)}, &c.it)
+	}
+	require.Equal(t, []time.Duration{43 * time.Millisecond, 7 * time.Millisecond}, c.OutputGaps())
+	wantMS(t, 110, c.FirstOutput(), "request start to the first output that holds something")
+	require.Equal(t, 25.0, NewRow(c.Stage).Get(InterOutputMS).Number())
 }
 
 func TestArrivalAndEndAreTheFrontsClockPS22(t *testing.T) {

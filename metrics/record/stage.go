@@ -99,11 +99,10 @@ type Stage struct {
 	Pipeline        PipelineTimings
 	Diffusion       []NamedFloat // vLLM-Omni's diffusion_metrics, in order, seconds
 
-	segment     segmentState
-	off         bool // recording is off now (PS-15)
-	ended       bool
-	segmentOnly bool // a copy that describes a finished segment: carries no split (PS-51)
-	promptSeen  bool // the prompt's tokens were counted in an Iteration
+	segment    segmentState
+	off        bool // recording is off now (PS-15)
+	ended      bool
+	promptSeen bool // the prompt's tokens were counted in an Iteration
 }
 
 // PipelineTimings are the front end's: they come once a request, on the last stage's record.
@@ -279,10 +278,11 @@ func (s *Stage) End(at clock.Time, wall clock.Wall, reason request.FinishReason,
 	return true
 }
 
-// SegmentRecord returns the record of a segment that ended while the session lives on: it carries no split (PS-51).
+// SegmentRecord returns the record of a segment that ended while the session lives on: it has not ended, so it carries no
+// split (PS-51).
 func (s *Stage) SegmentRecord(wall clock.Wall, reason request.FinishReason) *Stage {
 	c := *s
-	c.segmentOnly, c.Finish, c.FinishedAt = true, reason, wall
+	c.Finish, c.FinishedAt = reason, wall
 	return &c
 }
 

@@ -105,3 +105,34 @@ func TestUnscheduledWaitOnlyWithoutAScheduledPS31(t *testing.T) {
 	wantMS(t, 90, c.UnscheduledWait(), "unscheduled")
 	wantMS(t, none, c.InputWait(), "its interval is absent")
 }
+
+func TestALaterQueuedOnALaterOutputForgetsEarlierWaitsPS01PS31(t *testing.T) {
+	c := newCore(Identity{Waits: CanWaitInput | CanReceiveKV})
+	c.apply(40, request.Output{Events: []request.Event{c.queued(0)}, Changes: []request.StateChange{
+		c.to(request.StateWaitingInput, 0), c.to(request.StateWaitingKVLoad, 20), c.to(request.StateQueued, 30)}})
+	c.apply(100, request.Output{NewTokens: []int32{1}, Finish: request.FinishStop, Events: []request.Event{c.queued(50), c.scheduled(80)}})
+	wantMS(t, 30, c.QueuedTime(), "queued")
+	wantMS(t, 0, c.InputWait(), "input wait")
+	wantMS(t, 0, c.KVWait(), "kv wait")
+}
+
+// TestAChangeAfterTheOutputsTimeBelongsToTheNextOne: with asynchronous scheduling the next step's changes may ride along.
+func TestAChangeAfterTheOutputsTimeBelongsToTheNextOne(t *testing.T) {
+	c := newCore(Identity{Waits: CanWaitChunk})
+	c.apply(100, request.Output{NewTokens: []int32{1}, Events: []request.Event{c.queued(0), c.scheduled(30)}, Changes: []request.StateChange{
+		c.to(request.StateQueued, 0), c.to(request.StatePrefill, 30), c.to(request.StateWaitingChunk, 110)}})
+	c.apply(200, request.Output{NewTokens: []int32{1}, Finish: request.FinishStop, Changes: []request.StateChange{
+		c.to(request.StateDecode, 150), c.to(request.StateNone, 200)}})
+	wantMS(t, 40, c.ChunkWait(), "from 110, not from the output at 100")
+	wantMS(t, 40, c.Ledger.Part(request.StateWaitingChunk), "ledger")
+}
+
+func TestARestartedSegmentKeepsTheStateThatItIsInPS50(t *testing.T) {
+	c := newCore(Identity{Waits: CanWaitChunk})
+	c.apply(30, request.Output{NewTokens: []int32{1}, Finish: request.FinishStop, Segment: true, Changes: []request.StateChange{
+		c.to(request.StateQueued, 0), c.to(request.StatePrefill, 10), c.to(request.StateWaitingChunk, 25)}})
+	c.Restart(wall(30), 1)
+	c.apply(90, request.Output{NewTokens: []int32{1}, Finish: request.FinishStop, Events: []request.Event{c.scheduled(40)},
+		Changes: []request.StateChange{c.to(request.StatePrefill, 60)}})
+	wantMS(t, 20, c.ChunkWait(), "from the SCHEDULED at 40 to 60")
+}
