@@ -300,12 +300,15 @@ func pushCandidate(h []candidate, c candidate) []candidate {
 
 // findCut looks whether words may be merged one by one: it lists the characters after which some merged token goes on with
 // separator. Only where no character is without a token, since runs of unknown ones are fused across words.
-func (m *bpe) findCut(separator string, merged []string) {
+func (m *bpe) findCut(separator string, vocab map[string]int32, merged map[int32]bool) {
 	if m.byteLevel || !m.fallback || !m.allBytes {
 		return
 	}
 	m.cut, m.joined = separator, map[rune]bool{}
-	for _, text := range merged {
+	for text, id := range vocab {
+		if !merged[id] {
+			continue
+		}
 		for i := 0; ; {
 			j := strings.Index(text[i:], separator)
 			if j < 0 {

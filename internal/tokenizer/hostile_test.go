@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -9,18 +10,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLongUniformTextsEncodeInLinearTime would take minutes if any step were quadratic.
+// TestLongUniformTextsEncodeInLinearTime would take far longer if any step were quadratic.
 func TestLongUniformTextsEncodeInLinearTime(t *testing.T) {
+	size := 1 << 16
+	if os.Getenv("OMNI_LONG") != "" {
+		size = 1 << 20
+	}
 	for _, name := range own(t) {
 		tok := loadOwn(t, name)
 		for _, unit := range []string{"a", "A", " ", "\n", " \n", "1", "!", "é", "あ", "あA", "'", "\u0301", "▁", "<", "\x00", "aA", "　"} {
-			text := strings.Repeat(unit, (1<<18)/len(unit))
+			text := strings.Repeat(unit, size/len(unit))
 			begin := time.Now()
 			_, err := tok.Encode(text, EncodeOptions{ParseSpecial: true})
 			took := time.Since(begin)
 			require.NoError(t, err)
-			t.Logf("%s %q %v", name, unit, took)
-			require.Less(t, took, 3*time.Second, "%s on %q", name, unit)
+			require.Less(t, took, 4*time.Second, "%s on %q", name, unit)
 		}
 	}
 }

@@ -16,11 +16,11 @@ type description struct {
 		Normalized bool   `json:"normalized"`
 		Special    bool   `json:"special"`
 	} `json:"added_tokens"`
-	Normalizer    json.RawMessage `json:"normalizer"`
-	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
-	PostProcessor json.RawMessage `json:"post_processor"`
-	Decoder       json.RawMessage `json:"decoder"`
-	Model         json.RawMessage `json:"model"`
+	Normalizer    json.RawMessage   `json:"normalizer"`
+	PreTokenizer  json.RawMessage   `json:"pre_tokenizer"`
+	PostProcessor json.RawMessage   `json:"post_processor"`
+	Decoder       json.RawMessage   `json:"decoder"`
+	Model         *modelDescription `json:"model"`
 }
 
 // FromJSON builds the tokenizer that a tokenizer.json describes. A part that is not supported is an error that names it.

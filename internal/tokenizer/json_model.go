@@ -6,65 +6,39 @@ import (
 	"strings"
 )
 
-// bpeDescription is the part of a tokenizer.json that describes BPE.
-type bpeDescription struct {
-	Dropout      *float64         `json:"dropout"`
-	UnkToken     *string          `json:"unk_token"`
-	Prefix       *string          `json:"continuing_subword_prefix"`
-	Suffix       *string          `json:"end_of_word_suffix"`
-	FuseUnk      bool             `json:"fuse_unk"`
-	ByteFallback bool             `json:"byte_fallback"`
-	IgnoreMerges bool             `json:"ignore_merges"`
-	Vocab        map[string]int32 `json:"vocab"`
-	Merges       mergeList        `json:"merges"`
+// modelDescription is the model of a tokenizer.json, of whatever type.
+type modelDescription struct {
+	Type         string    `json:"type"`
+	Dropout      *float64  `json:"dropout"`
+	UnkToken     *string   `json:"unk_token"`
+	UnkID        *int32    `json:"unk_id"`
+	Prefix       *string   `json:"continuing_subword_prefix"`
+	Suffix       *string   `json:"end_of_word_suffix"`
+	MaxChars     *int      `json:"max_input_chars_per_word"`
+	FuseUnk      bool      `json:"fuse_unk"`
+	ByteFallback bool      `json:"byte_fallback"`
+	IgnoreMerges bool      `json:"ignore_merges"`
+	Vocab        vocabList `json:"vocab"`
+	Merges       mergeList `json:"merges"`
 }
 
-// mergeList takes merges as "left right" and as [left, right].
-type mergeList [][2]string
-
-func (l *mergeList) UnmarshalJSON(b []byte) error {
-	var pairs [][2]string
-	if json.Unmarshal(b, &pairs) == nil {
-		*l = pairs
-		return nil
-	}
-	var lines []string
-	if err := json.Unmarshal(b, &lines); err != nil {
-		return fmt.Errorf("merges are neither pairs nor lines: %w", err)
-	}
-	for i, line := range lines {
-		left, right, ok := strings.Cut(line, " ")
-		if !ok {
-			return fmt.Errorf("merge %d, %.80q, is not two tokens", i, line)
-		}
-		*l = append(*l, [2]string{left, right})
-	}
-	return nil
-}
-
-func (b *builder) model(raw json.RawMessage) (model, error) {
-	if absent(raw) {
+func (b *builder) model(d *modelDescription) (model, error) {
+	if d == nil {
 		return nil, fmt.Errorf("is missing")
 	}
-	name, err := kind(raw)
-	if err != nil {
-		return nil, err
-	}
 	b.unk = None
-	switch name {
+	b.vocab = d.Vocab.ids
+	switch d.Type {
 	case "BPE", "": // the oldest files do not name it
-		return b.bpe(raw)
+		return b.bpe(d)
 	case "WordPiece":
-		return b.wordPiece(raw)
+		return b.wordPiece(d)
 	}
-	return nil, fmt.Errorf("%q is not supported", name)
+	return nil, fmt.Errorf("%q is not supported", d.Type)
 }
 
-func (b *builder) bpe(raw json.RawMessage) (model, error) {
-	var d bpeDescription
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return nil, err
-	}
+func (b *builder) bpe(d *modelDescription) (model, error) {
+	vocab := d.Vocab.ids
 	switch {
 	case d.Dropout != nil && *d.Dropout != 0:
 		return nil, fmt.Errorf("BPE with dropout is not supported: ids would be random")
@@ -73,35 +47,49 @@ func (b *builder) bpe(raw json.RawMessage) (model, error) {
 	case d.Suffix != nil && *d.Suffix != "":
 		return nil, fmt.Errorf("BPE with end_of_word_suffix %q is not supported", *d.Suffix)
 	}
-	b.vocab = d.Vocab
 	if d.UnkToken != nil {
-		id, ok := d.Vocab[*d.UnkToken]
+		id, ok := vocab[*d.UnkToken]
 		if !ok {
 			return nil, fmt.Errorf("unk_token %.80q is not in the vocabulary", *d.UnkToken)
 		}
 		b.unk = id
 	}
-	m := &bpe{vocab: d.Vocab, byteLevel: b.byteLevel, fallback: d.ByteFallback, ignoreMerges: d.IgnoreMerges, fuseUnk: d.FuseUnk, unk: b.unk}
+	m := &bpe{vocab: vocab, byteLevel: b.byteLevel, fallback: d.ByteFallback, ignoreMerges: d.IgnoreMerges, fuseUnk: d.FuseUnk, unk: b.unk}
 	if b.byteLevel {
-		m.vocab, m.bytes = byteVocab(d.Vocab, b.alphabet)
+		m.vocab, m.bytes = byteVocab(vocab, b.alphabet)
 	} else {
-		m.bytes, m.allBytes = byteTokens(d.Vocab)
+		m.bytes, m.allBytes = byteTokens(vocab)
 	}
-	m.pairs = newPairTable(len(d.Merges))
-	merged := make([]string, 0, len(d.Merges))
-	for i, pair := range d.Merges {
-		left, okLeft := d.Vocab[pair[0]]
-		right, okRight := d.Vocab[pair[1]]
-		into, okInto := d.Vocab[pair[0]+pair[1]]
+	merged, err := m.readMerges(vocab, d.Merges)
+	if err != nil {
+		return nil, err
+	}
+	m.prepare()
+	if !b.byteLevel {
+		m.findCut("▁", vocab, merged)
+	}
+	return m, nil
+}
+
+// readMerges fills the table of pairs and returns the tokens that merging makes.
+func (m *bpe) readMerges(vocab map[string]int32, merges mergeList) (merged map[int32]bool, err error) {
+	m.pairs = newPairTable(len(merges))
+	merged = map[int32]bool{}
+	var both []byte
+	for i, pair := range merges {
+		both = append(append(both[:0], pair[0]...), pair[1]...)
+		left, okLeft := vocab[pair[0]]
+		right, okRight := vocab[pair[1]]
+		into, okInto := vocab[string(both)]
 		if !okLeft || !okRight || !okInto {
 			return nil, fmt.Errorf("merge %d of %.80q and %.80q: a token is not in the vocabulary", i, pair[0], pair[1])
 		}
 		m.pairs.put(left, right, merge{uint32(i), into})
-		merged = append(merged, pair[0]+pair[1])
+		if m.fallback {
+			merged[into] = true
+		}
 	}
-	m.prepare()
-	m.findCut("▁", merged)
-	return m, nil
+	return merged, nil
 }
 
 // byteVocab rewrites a byte-level vocabulary by bytes. Tokens with other characters are only reached as added tokens.

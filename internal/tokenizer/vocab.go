@@ -159,13 +159,12 @@ func (t *Tokenizer) sentencePieceVocab(v Vocab, ids map[string]int32) error {
 	m.bytes, m.allBytes = byteTokens(ids)
 	m.pairs = newPairTable(len(v.Tokens))
 	ranks := scoreRanks(v.Scores)
-	var merged []string
+	merged := map[int32]bool{}
 	for i, token := range v.Tokens {
 		id := int32(i)
 		if m.vocab[token] != id || v.typeOf(id) == typeByte || len(token) > maxAddedLen {
 			continue
 		}
-		pairs := 0
 		for at := range token {
 			if at == 0 {
 				continue
@@ -176,15 +175,12 @@ func (t *Tokenizer) sentencePieceVocab(v Vocab, ids map[string]int32) error {
 			}
 			if right, ok := m.vocab[token[at:]]; ok {
 				m.pairs.put(left, right, merge{ranks[i], id})
-				pairs++
+				merged[id] = true
 			}
-		}
-		if pairs > 0 {
-			merged = append(merged, token)
 		}
 	}
 	m.prepare()
-	m.findCut("▁", merged)
+	m.findCut("▁", m.vocab, merged)
 
 	spaces := normalizers{replaceLiteral{" ", "▁"}}
 	d := &decoder{fallback: true, replace: []replaceLiteral{{"▁", " "}}}

@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"encoding/json"
 	"fmt"
 	"unicode/utf8"
 )
@@ -14,28 +13,30 @@ type wordPiece struct {
 	longest           int // bytes of the longest token
 }
 
-func (b *builder) wordPiece(raw json.RawMessage) (model, error) {
-	d := struct {
-		UnkToken string           `json:"unk_token"`
-		Prefix   string           `json:"continuing_subword_prefix"`
-		MaxChars int              `json:"max_input_chars_per_word"`
-		Vocab    map[string]int32 `json:"vocab"`
-	}{MaxChars: 100, Prefix: "##", UnkToken: "[UNK]"}
-	if err := json.Unmarshal(raw, &d); err != nil {
-		return nil, err
+func (b *builder) wordPiece(d *modelDescription) (model, error) {
+	unkToken, prefix, maxChars := "[UNK]", "##", 100
+	if d.UnkToken != nil {
+		unkToken = *d.UnkToken
 	}
-	unk, ok := d.Vocab[d.UnkToken]
+	if d.Prefix != nil {
+		prefix = *d.Prefix
+	}
+	if d.MaxChars != nil {
+		maxChars = *d.MaxChars
+	}
+	vocab := d.Vocab.ids
+	unk, ok := vocab[unkToken]
 	if !ok {
-		return nil, fmt.Errorf("unk_token %.80q is not in the vocabulary", d.UnkToken)
+		return nil, fmt.Errorf("unk_token %.80q is not in the vocabulary", unkToken)
 	}
-	if d.MaxChars < 0 || d.MaxChars > 1000 {
-		return nil, fmt.Errorf("max_input_chars_per_word %d is outside 0 to 1000", d.MaxChars)
+	if maxChars < 0 || maxChars > 1000 {
+		return nil, fmt.Errorf("max_input_chars_per_word %d is outside 0 to 1000", maxChars)
 	}
-	b.vocab, b.unk = d.Vocab, unk
-	m := &wordPiece{starts: d.Vocab, continues: map[string]int32{}, unk: unk, maxChars: d.MaxChars}
-	for token, id := range d.Vocab {
-		if len(token) >= len(d.Prefix) && token[:len(d.Prefix)] == d.Prefix {
-			m.continues[token[len(d.Prefix):]] = id
+	b.unk = unk
+	m := &wordPiece{starts: vocab, continues: map[string]int32{}, unk: unk, maxChars: maxChars}
+	for token, id := range vocab {
+		if len(token) >= len(prefix) && token[:len(prefix)] == prefix {
+			m.continues[token[len(prefix):]] = id
 		}
 		m.longest = max(m.longest, len(token))
 	}
