@@ -48,7 +48,7 @@ type finder struct {
 }
 
 // maxFinderWork bounds the walks over a hostile template, which could take quadratic time.
-const maxFinderWork = 20_000_000
+const maxFinderWork = 2_000_000
 
 func (f *finder) visit(ns []node, each func(node)) {
 	if f.work > maxFinderWork {
