@@ -17,6 +17,14 @@ type Decision struct {
 	TotalTokens int          // sum of Row.NumTokens
 	Preempted   []request.ID // in the order of preemption, also those of a cache reset since the last Schedule
 	Finished    []request.ID // ended since the last Schedule: a runner drops what it keeps for them (slots are freed)
+
+	Held    Held // why no further request was admitted
+	Running int  // requests in running after this decision
+	Waiting int  // requests that still wait
+	Free    int  // free blocks after this decision
+
+	seqs []*seq    // parallel to Rows
+	news [][]int32 // memory of Row.NewBlocks
 }
 
 // Row is one request's part of a step. Slices alias scheduler memory.

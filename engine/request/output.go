@@ -78,6 +78,9 @@ type Output struct {
 	Segment bool
 	// StopToken is the stop token id that ended the request (vLLM's stop_reason), -1 for none or EOS.
 	StopToken int32
+	// Repeated is true when a repetition was the last reason to stop: vLLM's stop_reason is then "repetition_detected". Like StopToken
+	// it stays set in later segments of a session.
+	Repeated bool
 	// Terminal is true for a record that the engine makes itself; it sets no output timestamps (PS-04).
 	Terminal bool
 	Err      string // why Finish is FinishError
@@ -138,5 +141,6 @@ type SchedulerStats struct {
 	DraftTokens, Accepted     int
 	NumDrafts                 int
 	AcceptedPerPos            []int
+	DraftedPerPos             []int
 	PrefixReset               bool
 }

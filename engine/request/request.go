@@ -55,6 +55,8 @@ type Segment struct {
 	Sampling *SamplingParams // nil keeps the session's
 	Arrival  clock.Wall
 	Order    float64 // vLLM's arrival_time of the segment
+	// Repetition comes with Sampling: it replaces the session's.
+	Repetition *Repetition
 }
 
 // Repetition stops a request that repeats a pattern (vLLM's repetition_detection).

@@ -1,0 +1,255 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+
+	"omni-engine/engine/request"
+)
+
+// Policy orders the waiting requests and chooses whom to preempt.
+type Policy string
+
+// The policies, spelled as vLLM's --scheduling-policy.
+const (
+	FCFS     Policy = "fcfs"
+	Priority Policy = "priority"
+)
+
+// GroupKind is the attention type of a KV-cache group.
+type GroupKind uint8
+
+// The kinds of groups.
+const (
+	FullAttention GroupKind = iota
+	SlidingWindow
+)
+
+func (k GroupKind) String() string {
+	if k == SlidingWindow {
+		return "sliding_window"
+	}
+	return "full_attention"
+}
+
+// GroupSpec is one KV-cache group: layers that share a block table. All groups draw their blocks from one pool.
+type GroupSpec struct {
+	Kind      GroupKind
+	Window    int // tokens, the current one included; for SlidingWindow
+	BlockSize int // tokens a block; 0 takes Config.BlockSize
+}
+
+// Config of a [Scheduler]. Start from [DefaultConfig]; the fields are vLLM's settings of the same names.
+type Config struct {
+	MaxNumBatchedTokens               int
+	MaxNumScheduledTokens             int // 0: MaxNumBatchedTokens
+	MaxNumSeqs                        int
+	MaxNumActiveSeqs                  int // 0: MaxNumSeqs
+	LongPrefillTokenThreshold         int // 0: off
+	LongPrefillTokenThresholdAdaptive bool
+	EnableChunkedPrefill              bool
+	Policy                            Policy
+	ReserveFullISL                    bool // scheduler_reserve_full_isl
+	Watermark                         float64
+
+	BlockSize           int
+	NumBlocks           int         // num_gpu_blocks, the null block 0 included
+	Groups              []GroupSpec // nil: one group of full attention
+	EnablePrefixCaching bool
+	MaxModelLen         int
+
+	NumSpecTokens      int
+	NumLookaheadTokens int
+	DraftSlots         int // max_num_new_slots_for_drafting
+
+	Async bool // AsyncScheduler: output placeholders
+	// DecodeStagger is the number of steps between two decodes of one request (pipeline parallelism with asynchronous
+	// scheduling and V2 runner); 0 and 1 mean every step.
+	DecodeStagger int
+	// MaxConcurrentBatches is the number of steps in flight; it sizes the reservation of sliding-window groups. 0: 1, 2 if Async.
+	MaxConcurrentBatches int
+
+	MaxLoRAs int // max_loras: adapters in one step; 0: no limit
+	// NonPreemptible is for stages that cannot replay their inputs: a request is admitted only when its longest possible
+	// sequence fits beside those of all admitted ones, and none is ever preempted.
+	NonPreemptible bool
+	NoRecord       bool // no events, no ledger (PS-15)
+
+	KVEvents bool     // collect KV events, see [Scheduler.TakeKVEvents]
+	HashAlgo HashAlgo // of the block hashes in KV events; empty: sha256
+	HashSeed string   // PYTHONHASHSEED: seeds the first parent hash; empty: vLLM's default text
+	// AdapterName gives the name and path of a LoRA adapter, part of its requests' block hashes; nil: its number.
+	AdapterName func(id int) (name, path string)
+}
+
+// DefaultConfig returns vLLM's defaults; the caller sets the sizes of cache and model.
+func DefaultConfig() Config {
+	return Config{
+		MaxNumBatchedTokens: 2048, MaxNumSeqs: 128, EnableChunkedPrefill: true, Policy: FCFS, ReserveFullISL: true,
+		BlockSize: 16, EnablePrefixCaching: true,
+	}
+}
+
+// Errors of configuration and admission.
+var (
+	ErrUnknownPolicy    = errors.New("unknown scheduling policy")
+	ErrDuplicateRequest = errors.New("duplicate request id")
+	ErrUnknownRequest   = errors.New("unknown request id")
+	ErrPromptTooLong    = errors.New("prompt too long")
+	ErrEmptyPrompt      = errors.New("empty prompt")
+	ErrNotResumable     = errors.New("request takes no further input")
+	ErrNeverFits        = errors.New("request larger than the KV cache")
+)
+
+// fill returns c with its zero values replaced by what they stand for.
+func (c Config) fill() Config {
+	if c.MaxNumScheduledTokens == 0 {
+		c.MaxNumScheduledTokens = c.MaxNumBatchedTokens
+	}
+	if c.MaxNumActiveSeqs == 0 {
+		c.MaxNumActiveSeqs = c.MaxNumSeqs
+	}
+	if c.MaxConcurrentBatches == 0 {
+		c.MaxConcurrentBatches = 1
+		if c.Async {
+			c.MaxConcurrentBatches = 2
+		}
+	}
+	if len(c.Groups) == 0 {
+		c.Groups = []GroupSpec{{Kind: FullAttention}}
+	}
+	groups := make([]GroupSpec, len(c.Groups))
+	for i, g := range c.Groups {
+		if g.BlockSize == 0 {
+			g.BlockSize = c.BlockSize
+		}
+		groups[i] = g
+	}
+	c.Groups = groups
+	if c.HashAlgo == "" {
+		c.HashAlgo = SHA256
+	}
+	return c
+}
+
+// Validate reports all that is wrong with the configuration at once.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Policy != FCFS && c.Policy != Priority {
+		errs = append(errs, fmt.Errorf("%w: %q (fcfs and priority are known)", ErrUnknownPolicy, c.Policy))
+	}
+	for _, v := range []struct {
+		name string
+		v    int
+	}{{"max_num_batched_tokens", c.MaxNumBatchedTokens}, {"max_num_seqs", c.MaxNumSeqs}, {"block_size", c.BlockSize}, {"max_model_len", c.MaxModelLen}} {
+		if v.v < 1 {
+			bad("%s must be at least 1, got %d", v.name, v.v)
+		}
+	}
+	for _, v := range []struct {
+		name string
+		v    int
+	}{{"max_num_scheduled_tokens", c.MaxNumScheduledTokens}, {"max_num_active_seqs", c.MaxNumActiveSeqs},
+		{"long_prefill_token_threshold", c.LongPrefillTokenThreshold}, {"num_speculative_tokens", c.NumSpecTokens},
+		{"num_lookahead_tokens", c.NumLookaheadTokens}, {"max_loras", c.MaxLoRAs}, {"draft slots", c.DraftSlots}} {
+		if v.v < 0 {
+			bad("%s must not be negative, got %d", v.name, v.v)
+		}
+	}
+	if c.NumBlocks < 2 {
+		bad("num_gpu_blocks must be at least 2 (block 0 is the null block), got %d", c.NumBlocks)
+	}
+	if c.MaxNumActiveSeqs > c.MaxNumSeqs {
+		bad("max_num_active_seqs (%d) cannot be greater than max_num_seqs (%d)", c.MaxNumActiveSeqs, c.MaxNumSeqs)
+	}
+	if c.MaxNumScheduledTokens > c.MaxNumBatchedTokens {
+		bad("max_num_scheduled_tokens (%d) cannot be greater than max_num_batched_tokens (%d)", c.MaxNumScheduledTokens, c.MaxNumBatchedTokens)
+	}
+	if !(c.Watermark >= 0 && c.Watermark < 1) {
+		bad("watermark must be in [0, 1), got %v", c.Watermark)
+	}
+	if c.DraftSlots >= c.MaxNumBatchedTokens && c.MaxNumBatchedTokens > 0 {
+		bad("max_num_batched_tokens (%d) leaves no room beside %d draft slots", c.MaxNumBatchedTokens, c.DraftSlots)
+	}
+	if !c.EnableChunkedPrefill && c.MaxNumBatchedTokens < c.MaxModelLen {
+		bad("max_num_batched_tokens (%d) is smaller than max_model_len (%d), which chunked prefill alone allows", c.MaxNumBatchedTokens, c.MaxModelLen)
+	}
+	errs = append(errs, c.validateGroups()...)
+	if _, err := newHasher(c.HashAlgo, c.HashSeed); err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("scheduler configuration: %w", err)
+	}
+	return nil
+}
+
+func (c Config) validateGroups() (errs []error) {
+	unit := 0
+	for _, g := range c.Groups {
+		if g.BlockSize > 0 && (unit == 0 || g.BlockSize < unit) {
+			unit = g.BlockSize
+		}
+	}
+	for i, g := range c.Groups {
+		switch {
+		case g.BlockSize < 1:
+			errs = append(errs, fmt.Errorf("KV group %d: block size must be at least 1, got %d", i, g.BlockSize))
+		case g.BlockSize%unit != 0:
+			errs = append(errs, fmt.Errorf("KV group %d: block size %d is no multiple of the smallest, %d", i, g.BlockSize, unit))
+		case g.Kind == SlidingWindow && g.Window < 1:
+			errs = append(errs, fmt.Errorf("KV group %d: sliding window must be at least 1, got %d", i, g.Window))
+		case g.Kind != SlidingWindow && g.Kind != FullAttention:
+			errs = append(errs, fmt.Errorf("KV group %d: unknown kind %d", i, g.Kind))
+		}
+	}
+	return errs
+}
+
+// CheckAdmission refuses a request that could never run, so that it is not queued for ever. The scheduler itself does not ask:
+// like vLLM's it would keep such a request waiting.
+func (c Config) CheckAdmission(r *request.Request) error {
+	c = c.fill()
+	n := len(r.Prompt)
+	if n == 0 && r.Rows == nil && r.Wait == request.WaitNone {
+		return fmt.Errorf("request %s: %w: the decoder prompt cannot be empty", r.ID, ErrEmptyPrompt)
+	}
+	if n >= c.MaxModelLen && !(n == c.MaxModelLen && r.Sampling.MaxTokens == 0) {
+		return fmt.Errorf("request %s: %w: the prompt has %d tokens, the maximum model length is %d and at least one output token is needed",
+			r.ID, ErrPromptTooLong, n, c.MaxModelLen)
+	}
+	longest := n
+	if c.NonPreemptible {
+		longest = min(n+r.Sampling.MaxTokens, c.MaxModelLen)
+	}
+	usable := c.NumBlocks - 1
+	// One more token than the prompt: the first output's KV must have a place too, or the request would preempt itself for ever.
+	if need := c.blocksFor(min(max(longest, n+1), c.MaxModelLen)); need > usable {
+		return fmt.Errorf("request %s: %w: %d tokens need %d KV blocks, the cache has %d", r.ID, ErrNeverFits, longest, need, usable)
+	}
+	if r.Adapter < 0 {
+		return fmt.Errorf("request %s: negative LoRA adapter id %d", r.ID, r.Adapter)
+	}
+	return nil
+}
+
+// blocksFor counts the blocks that a sequence of n tokens holds at most, over all groups.
+func (c *Config) blocksFor(n int) int {
+	total := 0
+	for _, g := range c.Groups {
+		total += min(ceilDiv(n, g.BlockSize), c.admissionCap(g))
+	}
+	return total
+}
+
+// admissionCap is the most blocks one request holds in a group: a window's worth plus the tokens in flight.
+func (c *Config) admissionCap(g GroupSpec) int {
+	if g.Kind != SlidingWindow {
+		return int(^uint(0) >> 1)
+	}
+	tokens := min(g.Window-1+c.MaxConcurrentBatches*c.MaxNumBatchedTokens, c.MaxModelLen)
+	return ceilDiv(tokens, g.BlockSize) + 1
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

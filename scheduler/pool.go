@@ -1,0 +1,186 @@
+package scheduler
+
+// key identifies the content of a full block: the chained hash of all tokens up to its end, and its group.
+type key [2]uint64
+
+// block is one page's bookkeeping. Blocks refer to each other by index; 0, the null block, stands for none.
+type block struct {
+	prev, next int32 // free queue, a ring through the null block
+	ref        int32
+	hashed     int32 // prefix tokens that the hash covers; 0: no hash
+	bucket     int32 // next block in the same bucket of the table
+	dup        int32 // next block with the same key, in order of insertion
+	dupPrev    int32 // 0: the first of its key, which is the one in the bucket
+	dupLast    int32 // kept in the first of a key
+	key        key
+}
+
+// pool owns all blocks: the free queue in eviction order and the prefix-cache table. Every operation costs the blocks that it
+// touches, never the size of the pool.
+type pool struct {
+	blocks  []block
+	buckets []int32
+	free    int
+	caching bool
+	evicted func(b int32) // a block loses its hash: for KV events
+}
+
+func newPool(n int, caching bool) *pool {
+	p := &pool{blocks: make([]block, n), free: n - 1, caching: caching}
+	for i := range p.blocks {
+		p.blocks[i].prev, p.blocks[i].next = int32(i-1), int32(i+1)
+	}
+	p.blocks[0].prev, p.blocks[n-1].next = int32(n-1), 0
+	size := 1
+	for size < n {
+		size *= 2
+	}
+	if caching {
+		p.buckets = make([]int32, size)
+	}
+	return p
+}
+
+// usage is the fraction of usable blocks in use; the null block does not count.
+func (p *pool) usage() float64 {
+	if len(p.blocks) == 1 {
+		return 0
+	}
+	return 1.0 - float64(p.free)/float64(len(p.blocks)-1)
+}
+
+// unlink takes a block out of the free queue.
+func (p *pool) unlink(b int32) {
+	x := &p.blocks[b]
+	p.blocks[x.prev].next, p.blocks[x.next].prev = x.next, x.prev
+	p.free--
+}
+
+// linkAfter puts a block into the free queue behind another; behind 0 is the front.
+func (p *pool) linkAfter(at, b int32) {
+	x := &p.blocks[b]
+	x.prev, x.next = at, p.blocks[at].next
+	p.blocks[x.next].prev, p.blocks[at].next = b, b
+	p.free++
+}
+
+// take appends n blocks from the front of the free queue to dst. A block that still has a hash loses it now (lazy eviction).
+func (p *pool) take(dst []int32, n int) []int32 {
+	for ; n > 0; n-- {
+		b := p.blocks[0].next
+		p.unlink(b)
+		p.blocks[b].ref = 1
+		if p.blocks[b].hashed != 0 {
+			p.evict(b)
+		}
+		dst = append(dst, b)
+	}
+	return dst
+}
+
+// touch adds a reference to a cached block.
+func (p *pool) touch(b int32) {
+	if b == 0 {
+		return
+	}
+	if p.blocks[b].ref == 0 {
+		p.unlink(b)
+	}
+	p.blocks[b].ref++
+}
+
+// releaser gives blocks back in one batch. Blocks without a hash go to the front of the free queue in the order in which they
+// are given, those with one to its tail (spec scheduler rule 30).
+type releaser struct {
+	p     *pool
+	front int32
+}
+
+func (r *releaser) put(b int32) {
+	if b == 0 {
+		return
+	}
+	x := &r.p.blocks[b]
+	if x.ref--; x.ref != 0 {
+		return
+	}
+	if x.hashed == 0 || !r.p.caching {
+		r.p.linkAfter(r.front, b)
+		r.front = b
+	} else {
+		r.p.linkAfter(r.p.blocks[0].prev, b)
+	}
+}
+
+// release gives back a block table, last block first.
+func (p *pool) release(table []int32) {
+	r := releaser{p: p}
+	for i := len(table) - 1; i >= 0; i-- {
+		r.put(table[i])
+	}
+}
+
+func (p *pool) bucketOf(k key) *int32 { return &p.buckets[k[0]&uint64(len(p.buckets)-1)] }
+
+// find returns the block with this content that was cached first, 0 for none.
+func (p *pool) find(k key) int32 {
+	b := *p.bucketOf(k)
+	for b != 0 && p.blocks[b].key != k {
+		b = p.blocks[b].bucket
+	}
+	return b
+}
+
+// cache gives a block its hash, which covers n prefix tokens. Equal blocks are all kept, under one key.
+func (p *pool) cache(b int32, k key, n int) {
+	x := &p.blocks[b]
+	x.key, x.hashed, x.dup, x.dupPrev, x.dupLast = k, int32(n), 0, 0, b
+	if first := p.find(k); first != 0 {
+		last := p.blocks[first].dupLast
+		p.blocks[last].dup, x.dupPrev, p.blocks[first].dupLast = b, last, b
+		return
+	}
+	head := p.bucketOf(k)
+	x.bucket, *head = *head, b
+}
+
+// evict takes a block's hash away.
+func (p *pool) evict(b int32) {
+	if p.evicted != nil {
+		p.evicted(b)
+	}
+	x := &p.blocks[b]
+	x.hashed = 0
+	if x.dupPrev != 0 {
+		p.blocks[x.dupPrev].dup = x.dup
+		if x.dup != 0 {
+			p.blocks[x.dup].dupPrev = x.dupPrev
+		} else {
+			p.blocks[p.find(x.key)].dupLast = x.dupPrev
+		}
+		return
+	}
+	at := p.bucketOf(x.key)
+	for *at != b {
+		at = &p.blocks[*at].bucket
+	}
+	if x.dup == 0 {
+		*at = x.bucket
+		return
+	}
+	heir := &p.blocks[x.dup]
+	heir.bucket, heir.dupPrev, heir.dupLast = x.bucket, 0, x.dupLast
+	*at = x.dup
+}
+
+// reset forgets all hashes. It refuses while any block but the null block is in use; the free queue keeps its order.
+func (p *pool) reset() bool {
+	if p.free != len(p.blocks)-1 {
+		return false
+	}
+	clear(p.buckets)
+	for i := range p.blocks {
+		p.blocks[i].hashed = 0
+	}
+	return true
+}

@@ -1,0 +1,166 @@
+package scheduler
+
+import (
+	"omni-engine/engine/request"
+	"omni-engine/internal/clock"
+)
+
+// status is where a request is in the scheduler; vLLM's RequestStatus.
+type status uint8
+
+const (
+	waiting          status = iota
+	waitingStreaming        // WAITING_FOR_STREAMING_REQ: a session between two segments
+	parked                  // out of the queues until Unpark
+	running
+	preempted
+	ended
+)
+
+func (s status) String() string {
+	return [...]string{"WAITING", "WAITING_FOR_STREAMING_REQ", "PARKED", "RUNNING", "PREEMPTED", "FINISHED"}[s]
+}
+
+// seq is the scheduler's record of a request.
+type seq struct {
+	// What every step reads.
+	status       status
+	prefillChunk bool // the last scheduled part was not the end of what is known
+	resumable    bool
+	dropStale    bool // stale output is dropped instead of delivered
+	leaving      bool // stopped in this update, to be taken out of running
+	hasOutput    bool // an output came since the start, the segment's start or the last preemption
+	norecord     bool
+	slot         int32 // -1: none
+	computed     int   // num_computed_tokens
+	placeholders int   // num_output_placeholders
+	inFlight     int   // num_in_flight_tokens
+	stale        int   // num_stale_output_tokens
+	numPrompt    int
+	maxTokens    int
+	eligible     uint64  // next_decode_eligible_step
+	tokens       []int32 // prompt, then outputs
+	spec         []int32 // drafts for the next step
+	tables       [][]int32
+	cached       []int // blocks hashed so far, by group
+	hashes       []key
+
+	eos       int32 // -1: none
+	stops     []int32
+	minTokens int
+	repeat    *request.Repetition
+	stopToken int32
+	repeated  bool // the last stop was a repetition
+
+	id       request.ID
+	req      *request.Request
+	priority int
+	arrival  float64
+	order    uint64 // of arrival in this scheduler
+	in       *queue
+	before   *seq
+	after    *seq
+	deferred bool // counted as skipped
+
+	wait        request.Wait // why it is parked
+	fresh       bool         // not scheduled since Add or since its segment began
+	recompute   bool         // resumed after a preemption, no output yet
+	newSlot     bool         // its next row is the first of its slot
+	segments    []request.Segment
+	preemptions int
+	committed   int // blocks promised to it (NonPreemptible)
+
+	// The last lookup before any preemption, for the first output's statistics.
+	needPrefill                 bool
+	prefillPrompt, prefillLocal int
+
+	events      []request.Event
+	changes     []request.StateChange
+	state       request.State
+	eventHashes [][]byte
+
+	oneTable  [1][]int32
+	oneCached [1]int
+}
+
+func (q *seq) numOutput() int { return len(q.tokens) - q.numPrompt }
+
+// takeSampling adopts sampling parameters at the start and with each segment.
+func (q *seq) takeSampling(p *request.SamplingParams, repeat *request.Repetition) {
+	q.maxTokens, q.minTokens, q.repeat = p.MaxTokens, p.MinTokens, repeat
+	q.eos, q.stops = -1, p.StopTokenIDs
+	if !p.IgnoreEOS && len(q.req.EOS) > 0 {
+		q.eos = q.req.EOS[0]
+		if len(q.req.EOS) > 1 {
+			q.stops = append(append([]int32{}, p.StopTokenIDs...), q.req.EOS[1:]...)
+		}
+	}
+}
+
+// holdsKV reports whether the request has computed tokens while it waits.
+func (q *seq) holdsKV() bool { return q.computed > 0 }
+
+// event records a lifecycle event that rides on the next output.
+func (s *Scheduler) event(now clock.Time, q *seq, t request.EventType) {
+	if !q.norecord {
+		q.events = append(q.events, request.Event{Type: t, At: now})
+	}
+}
+
+// enter brings the ledger up to date with the request's status (PS-32): it records a change only if there is one.
+func (s *Scheduler) enter(now clock.Time, q *seq) {
+	if q.norecord {
+		return
+	}
+	if to := s.stateOf(q); to != q.state {
+		q.state = to
+		q.changes = append(q.changes, request.StateChange{To: to, At: now})
+	}
+}
+
+func (s *Scheduler) stateOf(q *seq) request.State {
+	switch q.status {
+	case ended:
+		return request.StateNone
+	case waitingStreaming:
+		return request.StateWaitingSession
+	case parked:
+		return parkedState(q)
+	}
+	if s.pause == PausedAll || (s.pause == PausedNew && q.status != running && !q.holdsKV()) {
+		return request.StatePaused
+	}
+	switch q.status {
+	case preempted:
+		return request.StatePreempted
+	case running:
+		switch {
+		case q.recompute:
+			return request.StateRecompute
+		case q.hasOutput:
+			return request.StateDecode
+		}
+		return request.StatePrefill
+	}
+	if !q.fresh {
+		return request.StateRequeued
+	}
+	return request.StateQueued
+}
+
+func parkedState(q *seq) request.State {
+	switch q.wait {
+	case request.WaitChunk:
+		if q.fresh {
+			return request.StateWaitingInput
+		}
+		return request.StateWaitingChunk
+	case request.WaitGrammar:
+		return request.StateWaitingGrammar
+	case request.WaitKV:
+		return request.StateWaitingKVLoad
+	case request.WaitSession:
+		return request.StateWaitingSession
+	}
+	return request.StateWaitingInput
+}

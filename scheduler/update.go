@@ -1,0 +1,230 @@
+package scheduler
+
+import (
+	"omni-engine/engine/request"
+	"omni-engine/internal/clock"
+)
+
+// outputs is the memory of one StepOutputs. Two take turns, so that what an Update returned is valid until the next but one.
+type outputs struct {
+	step    request.StepOutputs
+	tokens  []int32
+	events  []request.Event
+	changes []request.StateChange
+	prefill []request.PrefillStats
+	ints    []int
+}
+
+// Update commits the results of a decision and returns what the step says. With r.Rows empty nothing sampled. The result is valid
+// until the next but one Update; d goes back to the scheduler.
+func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.StepOutputs {
+	o := &s.outputs[s.turn]
+	s.turn = 1 - s.turn
+	o.tokens, o.events, o.changes, o.prefill = o.tokens[:0], o.events[:0], o.changes[:0], o.prefill[:0]
+	clear(o.step.Outputs)
+	o.step.Outputs = o.step.Outputs[:0]
+	left := s.removing[:0]
+	swept := false
+	for i, q := range d.seqs {
+		row := &d.Rows[i]
+		var res *RowResult
+		if i < len(r.Rows) {
+			res = &r.Rows[i]
+		}
+		stopped, was := s.updateRow(now, o, q, row, res)
+		if !stopped {
+			continue
+		}
+		if was == running {
+			swept = true
+		} else {
+			left = append(left, q)
+		}
+	}
+	if swept {
+		s.sweepStopped()
+	}
+	clear(left)
+	s.removing = left[:0]
+	s.addTerminal(o)
+	o.step.At = now
+	o.step.Stats = s.takeStats(o)
+	clear(d.seqs)
+	s.decisions = append(s.decisions, d)
+	return &o.step
+}
+
+// sweepStopped drops what stopped from running; a session that goes on keeps living elsewhere.
+func (s *Scheduler) sweepStopped() {
+	s.sweepRunning()
+}
+
+// updateRow commits one row. It reports whether the request stopped (or its turn), and its status before.
+func (s *Scheduler) updateRow(now clock.Time, o *outputs, q *seq, row *Row, res *RowResult) (stopped bool, was status) {
+	if q.status == ended {
+		return false, ended
+	}
+	q.inFlight -= row.NumTokens
+	stale := q.stale > 0
+	if stale {
+		q.stale -= row.NumTokens
+		if q.dropStale {
+			return false, q.status
+		}
+	}
+	if res == nil {
+		return false, q.status
+	}
+	was = q.status
+	if res.Fault != "" {
+		s.fail(now, o, q, res)
+		return true, was
+	}
+	if len(res.Tokens) == 0 {
+		if res.Payload != nil {
+			s.output(now, o, q, nil, res)
+		}
+		return false, was
+	}
+	if k := len(row.Drafts); k > 0 {
+		s.verify(q, k, len(res.Tokens)-1, stale)
+	}
+	tokens, why := s.appendTokens(q, res.Tokens)
+	if s.cfg.Async {
+		if !stale {
+			q.placeholders -= len(tokens)
+		}
+		if was == running {
+			s.cacheBlocks(q, q.computed-q.placeholders)
+		}
+	}
+	s.finishRow(now, o, q, tokens, why, res)
+	return why != request.NotFinished, was
+}
+
+// finishRow emits a row's output and, after a stop, ends the request or its turn.
+func (s *Scheduler) finishRow(now clock.Time, o *outputs, q *seq, tokens []int32, why request.FinishReason, res *RowResult) {
+	out := s.emit(o, q, tokens, res)
+	if out.Prefill != nil {
+		out.Prefill.Created = max(0, min(s.hashedTokens(q), out.Prefill.PromptTokens)-out.Prefill.Cached)
+	}
+	if q.recompute || !q.hasOutput {
+		q.hasOutput, q.recompute = true, false
+		if q.status == running && why == request.NotFinished {
+			s.enter(now, q)
+		}
+	}
+	if why != request.NotFinished {
+		out.Finish = why
+		out.Segment = s.stop(now, q)
+	}
+	s.attach(o, out, q)
+}
+
+// output is finishRow for an output without a token.
+func (s *Scheduler) output(now clock.Time, o *outputs, q *seq, tokens []int32, res *RowResult) {
+	s.finishRow(now, o, q, tokens, request.NotFinished, res)
+}
+
+// fail ends a request alone with an error.
+func (s *Scheduler) fail(now clock.Time, o *outputs, q *seq, res *RowResult) {
+	out := s.emit(o, q, nil, res)
+	out.Finish, out.Err = request.FinishError, res.Fault
+	s.leave(q)
+	s.end(now, q)
+	s.attach(o, out, q)
+}
+
+// verify settles accepted and rejected drafts: what was rejected was not computed after all.
+func (s *Scheduler) verify(q *seq, drafts, accepted int, stale bool) {
+	accepted = max(accepted, 0)
+	rejected := drafts - accepted
+	if !stale {
+		if q.computed > 0 {
+			q.computed -= rejected
+		}
+		if q.placeholders > 0 {
+			q.placeholders -= rejected
+		}
+	}
+	s.counters.NumDrafts++
+	s.counters.DraftTokens += drafts
+	s.counters.Accepted += accepted
+	for i := 0; i < min(accepted, len(s.acceptedPos)); i++ {
+		s.acceptedPos[i]++
+	}
+	for i := 0; i < min(drafts, len(s.draftedPos)); i++ {
+		s.draftedPos[i]++
+	}
+}
+
+// appendTokens appends new tokens until one stops the request; the rest is dropped.
+func (s *Scheduler) appendTokens(q *seq, tokens []int32) ([]int32, request.FinishReason) {
+	for i, t := range tokens {
+		q.tokens = append(q.tokens, t)
+		if why := q.checkStop(s.cfg.MaxModelLen); why != request.NotFinished {
+			return tokens[:i+1], why
+		}
+	}
+	return tokens, request.NotFinished
+}
+
+// stop ends a request, or a session's turn (true): then it takes the next segment or pauses.
+func (s *Scheduler) stop(now clock.Time, q *seq) (segment bool) {
+	s.leave(q)
+	if !q.resumable {
+		s.end(now, q)
+		return false
+	}
+	// The turn may have ended inside accepted drafts: what was dropped behind the stop does not count as computed. (vLLM 0.32 leaves the
+	// count past the kept tokens, which later trips an assertion.)
+	q.computed = min(q.computed-q.placeholders, len(q.tokens))
+	q.spec, q.placeholders = nil, 0
+	q.dropStale, q.stale = true, q.inFlight
+	if len(q.segments) > 0 {
+		next := q.segments[0]
+		q.segments = q.segments[1:]
+		if next.Last {
+			s.end(now, q)
+			return false
+		}
+		s.adopt(now, q, next)
+	} else {
+		q.status = waitingStreaming
+		s.sessions++
+	}
+	s.enqueue(q)
+	s.enter(now, q)
+	return true
+}
+
+// leave takes a request out of the queue it is in; out of running it is swept once, at the end of the update.
+func (s *Scheduler) leave(q *seq) {
+	switch q.status {
+	case running:
+		q.leaving = true
+	case parked:
+		s.unparkCounts(q)
+	default:
+		one := [1]*seq{q}
+		s.waiting.remove(one[:])
+		s.holding.remove(one[:])
+		s.setDeferred(q, false)
+	}
+}
+
+// UpdateDrafts gives the speculative tokens that were proposed after a step, parallel to ids. They are dropped for requests that ended
+// and for prefill chunks.
+func (s *Scheduler) UpdateDrafts(ids []request.ID, drafts [][]int32) {
+	for i, id := range ids {
+		q := s.requests[id]
+		if q == nil {
+			continue
+		}
+		if q.prefillChunk {
+			q.spec = q.spec[:0]
+			continue
+		}
+		q.spec = append(q.spec[:0], drafts[i]...)
+	}
+}
