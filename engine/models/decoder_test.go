@@ -18,8 +18,6 @@ import (
 	"omni-engine/kernels/ref"
 )
 
-const blockSize = 4
-
 // checkpoints lists the tiny checkpoints: those beside the test, or all where OMNI_TESTDATA names the given material.
 func checkpoints(t testing.TB) []string {
 	t.Helper()
@@ -60,6 +58,7 @@ type runner struct {
 	step   kernels.Step
 	states kernels.States
 	fwd    int
+	size   int // tokens a block
 }
 
 func newRunner(t testing.TB, m *kernels.Module, l kernels.Limits) *runner {
@@ -74,11 +73,11 @@ func newRunner(t testing.TB, m *kernels.Module, l kernels.Limits) *runner {
 	require.NoError(t, err)
 	step, err := p.NewStep(states)
 	require.NoError(t, err)
-	return &runner{t: t, m: m, step: step, states: states, fwd: m.Entry("forward")}
+	return &runner{t: t, m: m, step: step, states: states, fwd: m.Entry("forward"), size: l.BlockSize}
 }
 
 func limits() kernels.Limits {
-	return kernels.Limits{Tokens: 128, Rows: 4, LogitRows: 128, MaxModelLen: 64, InFlight: 1, BlockSize: blockSize}
+	return kernels.Limits{Tokens: 128, Rows: 4, LogitRows: 128, MaxModelLen: 64, InFlight: 1, BlockSize: 4}
 }
 
 // chunk is part of a request in a batch.
@@ -110,7 +109,7 @@ func (r *runner) fill(logits []int32, chunks ...chunk) {
 		}
 		b.Flags = append(b.Flags, flags)
 		for g := range b.Tables {
-			for i := range (end + blockSize - 1) / blockSize {
+			for i := range (end + r.size - 1) / r.size {
 				b.Tables[g].Blocks = append(b.Tables[g].Blocks, int32(1+(c.slot*15+(i*7+g*4)%15)))
 			}
 			b.Tables[g].Start = append(b.Tables[g].Start, int32(len(b.Tables[g].Blocks)))
@@ -125,10 +124,21 @@ func (r *runner) fill(logits []int32, chunks ...chunk) {
 	}
 }
 
+// last runs one chunk and returns the logits of its last token.
+func (r *runner) last(c chunk) []float32 {
+	r.t.Helper()
+	return r.run([]int32{int32(len(c.tokens) - 1)}, c)[0]
+}
+
 // forward runs the chunks and returns logits of every token.
 func (r *runner) forward(chunks ...chunk) [][]float32 {
 	r.t.Helper()
-	r.fill(nil, chunks...)
+	return r.run(nil, chunks...)
+}
+
+func (r *runner) run(logits []int32, chunks ...chunk) [][]float32 {
+	r.t.Helper()
+	r.fill(logits, chunks...)
 	calls := []kernels.Call{{Entry: r.fwd}}
 	if s := r.m.Entry("sample"); s >= 0 {
 		calls = append(calls, kernels.Call{Entry: s})

@@ -268,21 +268,19 @@ func (s *sampler) draw(u float64) (int32, string) {
 // Uniform is the row's random number in [0, 1): 53 bits of the first two words of Philox4x32-10 with the seed as key (low word
 // first) and the position as the counter's first two words (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
 func Uniform(seed, position uint64) float64 {
-	x, y := philox(seed, position)
-	return float64((uint64(x)<<32|uint64(y))>>11) / (1 << 53)
+	c := philox([4]uint32{uint32(position), uint32(position >> 32)}, [2]uint32{uint32(seed), uint32(seed >> 32)})
+	return float64((uint64(c[0])<<32|uint64(c[1]))>>11) / (1 << 53)
 }
 
-func philox(seed, position uint64) (x, y uint32) {
-	c := [4]uint32{uint32(position), uint32(position >> 32)}
-	k0, k1 := uint32(seed), uint32(seed>>32)
+func philox(c [4]uint32, k [2]uint32) [4]uint32 {
 	for range 10 {
 		h0, l0 := bits.Mul32(0xD2511F53, c[0])
 		h1, l1 := bits.Mul32(0xCD9E8D57, c[2])
-		c = [4]uint32{h1 ^ c[1] ^ k0, l1, h0 ^ c[3] ^ k1, l0}
-		k0 += 0x9E3779B9
-		k1 += 0xBB67AE85
+		c = [4]uint32{h1 ^ c[1] ^ k[0], l1, h0 ^ c[3] ^ k[1], l0}
+		k[0] += 0x9E3779B9
+		k[1] += 0xBB67AE85
 	}
-	return c[0], c[1]
+	return c
 }
 
 // RawLogprobs reports the chosen token (or the target of a row that samples nothing) and the n best of the raw logits.
