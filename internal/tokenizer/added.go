@@ -2,7 +2,6 @@ package tokenizer
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -22,74 +21,37 @@ type addedToken struct {
 // maxAddedLen bounds the work that a hostile description can cause at each byte of the text.
 const maxAddedLen = 1024
 
-// matcher finds added tokens, leftmost and longest first: a trie over their contents.
+// matcher finds added tokens, leftmost and longest first.
 type matcher struct {
+	*trie
 	tokens []addedToken
-	root   [256]int32
-	nodes  []trieNode
-}
-
-type trieNode struct {
-	keys  []byte // sorted
-	next  []int32
-	token int32 // -1: none ends here
 }
 
 func newMatcher(tokens []addedToken) (*matcher, error) {
 	if len(tokens) == 0 {
 		return nil, nil
 	}
-	m := &matcher{tokens: tokens, nodes: []trieNode{{token: -1}}}
+	m := &matcher{newTrie(), tokens}
 	for i, t := range tokens {
 		if len(t.content) > maxAddedLen {
 			return nil, fmt.Errorf("added token %d is %d bytes long, more than %d", t.id, len(t.content), maxAddedLen)
 		}
-		if t.content == "" {
-			continue
+		if t.content != "" {
+			m.insert(t.content, int32(i))
 		}
-		at := int32(0)
-		for k := range len(t.content) {
-			at = m.step(at, t.content[k])
-		}
-		m.nodes[at].token = int32(i)
-	}
-	for k, b := range m.nodes[0].keys {
-		m.root[b] = m.nodes[0].next[k]
 	}
 	return m, nil
 }
 
-func (m *matcher) step(at int32, b byte) int32 {
-	n := &m.nodes[at]
-	k, ok := slices.BinarySearch(n.keys, b)
-	if ok {
-		return n.next[k]
-	}
-	to := int32(len(m.nodes))
-	n.keys = slices.Insert(n.keys, k, b)
-	n.next = slices.Insert(n.next, k, to)
-	m.nodes = append(m.nodes, trieNode{token: -1})
-	return to
-}
-
 // at returns the longest token that begins at s[i], nil for none.
 func (m *matcher) at(s string, i int) *addedToken {
-	node := m.root[s[i]]
 	found := int32(-1)
-	for node != 0 {
-		n := &m.nodes[node]
-		if n.token >= 0 {
-			found = n.token
+	for node := m.root[s[i]]; node != 0; node = m.step(node, s[i]) {
+		if value := m.nodes[node].value; value >= 0 {
+			found = value
 		}
 		if i++; i >= len(s) {
 			break
-		}
-		node = 0
-		for k, b := range n.keys {
-			if b == s[i] {
-				node = n.next[k]
-				break
-			}
 		}
 	}
 	if found < 0 {

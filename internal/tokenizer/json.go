@@ -51,12 +51,18 @@ func fromJSON(data []byte, cfg Config) (*Tokenizer, error) {
 		if a.ID < 0 || a.ID >= maxVocab {
 			return nil, fmt.Errorf("added token %.80q has id %d, outside 0 to %d", a.Content, a.ID, maxVocab-1)
 		}
-		added = append(added, addedToken{int32(a.ID), a.Content, a.SingleWord, a.LStrip, a.RStrip, a.Normalized, a.Special})
+		id := int32(a.ID)
+		if known, ok := b.vocab[a.Content]; ok {
+			id = known // the model's own id counts, as in the reference
+		}
+		added = append(added, addedToken{id, a.Content, a.SingleWord, a.LStrip, a.RStrip, a.Normalized, a.Special})
 	}
 	t, err := newTokenizer(b.vocab, added)
 	if err != nil {
 		return nil, err
 	}
+	t.fill(d.Model.Vocab.pieces)
+	t.markAdded(added)
 	t.pre, t.model, t.unk = pre, m, b.unk
 	if t.normalizer, err = b.normalizer(d.Normalizer, 0); err != nil {
 		return nil, fmt.Errorf("normalizer: %w", err)

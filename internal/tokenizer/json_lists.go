@@ -125,7 +125,7 @@ func (v *vocabList) list(l *lister) error {
 			return fmt.Errorf("vocab: %w", err)
 		}
 		word := l.number()
-		score, err := strconv.ParseFloat(word, 64)
+		score, err := parseScore(word)
 		if err != nil || math.IsNaN(score) || math.IsInf(score, 0) {
 			return fmt.Errorf("vocab: score %.20q of token %.80q is not a finite number", word, token)
 		}
@@ -138,6 +138,26 @@ func (v *vocabList) list(l *lister) error {
 		}
 	}
 	return nil
+}
+
+// parseScore reads a number as the reference's JSON library does: the digits rounded to a float64, then divided by a power
+// of ten, which may miss the nearest float64 by one unit. Ties between paths are decided by such units.
+func parseScore(word string) (float64, error) {
+	exact, err := strconv.ParseFloat(word, 64)
+	if err != nil || len(word) > 24 {
+		return exact, err
+	}
+	digits, negative := strings.CutPrefix(word, "-")
+	whole, fraction, _ := strings.Cut(digits, ".")
+	significand, err := strconv.ParseUint(whole+fraction, 10, 64)
+	if err != nil || len(fraction) > 22 { // an exponent, or too many digits
+		return exact, nil
+	}
+	f := float64(significand) / math.Pow10(len(fraction))
+	if negative {
+		f = -f
+	}
+	return f, nil
 }
 
 func (m *mergeList) UnmarshalJSON(b []byte) error {

@@ -33,6 +33,8 @@ func (b *builder) model(d *modelDescription) (model, error) {
 		return b.bpe(d)
 	case "WordPiece":
 		return b.wordPiece(d)
+	case "Unigram":
+		return b.unigram(d)
 	}
 	return nil, fmt.Errorf("%q is not supported", d.Type)
 }

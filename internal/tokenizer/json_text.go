@@ -66,6 +66,8 @@ func (b *builder) normalizer(raw json.RawMessage, depth int) (normalizer, error)
 		return strip(p.StripLeft, p.StripRight), nil
 	case "Replace":
 		return replaceNormalizer(p.Pattern, p.Content)
+	case "Precompiled":
+		return newCharsMap(p.CharsMap)
 	case "BertNormalizer":
 		accents := p.Lowercase
 		if p.StripAccents != nil {

@@ -219,6 +219,9 @@ func newTokenizer(vocab map[string]int32, addedTokens []addedToken) (*Tokenizer,
 		t.tokens[id], t.present[id], t.ids[token] = token, true, id
 	}
 	for _, a := range addedTokens {
+		if t.present[a.id] && t.tokens[a.id] != a.content {
+			return nil, fmt.Errorf("tokens %.80q and %.80q have the same id %d", t.tokens[a.id], a.content, a.id)
+		}
 		t.tokens[a.id], t.present[a.id], t.ids[a.content] = a.content, true, a.id
 		t.added[a.id] = true
 		t.special[a.id] = t.special[a.id] || a.special
@@ -227,6 +230,20 @@ func newTokenizer(vocab map[string]int32, addedTokens []addedToken) (*Tokenizer,
 		t.longest = max(t.longest, utf8.RuneCountInString(token))
 	}
 	return t, nil
+}
+
+// markAdded marks every id with an added token's text: a Unigram vocabulary may have it twice, and the reference goes by text.
+func (t *Tokenizer) markAdded(addedTokens []addedToken) {
+	special := make(map[string]bool, len(addedTokens))
+	for _, a := range addedTokens {
+		special[a.content] = special[a.content] || a.special
+	}
+	for id, token := range t.tokens {
+		if s, ok := special[token]; ok && t.present[id] {
+			t.added[id] = true
+			t.special[id] = s
+		}
+	}
 }
 
 // finish builds what follows from the pipeline's parts.
