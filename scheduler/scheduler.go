@@ -232,6 +232,7 @@ func (s *Scheduler) sweepRunning() {
 		if !q.leaving {
 			kept = append(kept, q)
 		}
+		q.leaving = false // a session lives on elsewhere and may leave again
 	}
 	clear(s.running[len(kept):])
 	s.running = kept
