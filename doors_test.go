@@ -46,8 +46,8 @@ func doors() []door {
 		{"metrics", with("metrics/record", "engine/request")},
 		{"internal/server", append(with("stages", "metrics/record", "engine/request"), internals...)},
 		{"bench", with("proto", "metrics/record")},
-		{"bench/replaytrace", with("scheduler", "engine/request")},
-		{"bench/scheduler", with("scheduler", "engine/request")},
+		{"bench/replaytrace", with("scheduler", "engine/request", "bench/replaytrace/replay")},
+		{"bench/scheduler", with("scheduler", "engine/request", "bench/replaytrace/replay")},
 		{"tools", with("internal")},
 		{"cmd", []string{""}},
 	}
