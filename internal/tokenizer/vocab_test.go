@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,6 +75,18 @@ func TestGGUFVocabulariesGiveTheExpectedIDs(t *testing.T) {
 				require.True(t, equalIDs(c.Plain, got), "%q as plain text: want %v, got %v", c.Text, c.Plain, got)
 				require.Equal(t, c.Decoded, tok.Decode(c.Bare, false), "%q", c.Text)
 			}
+			var strs []string
+			readGzipJSON(t, "testdata/strings.json.gz", &strs)
+			var all reference
+			readGzipJSON(t, filepath.Join(refs, "..", "..", "textdata", "tokenizers", "ref-"+name+".json.gz"), &all)
+			for i, text := range strs {
+				// The tokenizer.json of Gemma spells runs of spaces with the space sign, its GGUF with spaces, and the
+				// GGUF makes <mask> and <unused7> control tokens.
+				if name == "gemma3" && (strings.Contains(text, "▁") || strings.Contains(text, "<mask>") || strings.Contains(text, "<unused")) {
+					delete(all.IDs, i)
+				}
+			}
+			holdToReference(t, tok, strs, all)
 			for _, c := range ref.ChatTemplate {
 				got, err := tok.Encode(c.Rendered, EncodeOptions{ParseSpecial: true})
 				require.NoError(t, err)
