@@ -1,6 +1,10 @@
 package metrics
 
-import dto "github.com/prometheus/client_model/go"
+import (
+	dto "github.com/prometheus/client_model/go"
+
+	"omni-engine/metrics/record"
+)
 
 // block is one family at one scrape: its samples in order, read but not yet encoded.
 type block struct {
@@ -17,69 +21,96 @@ type sample struct {
 	value float64
 }
 
+// moment is what one scrape reads: the replicas of that moment with their newest snapshots.
+type moment struct {
+	m        *Metrics
+	replicas []*replica
+	stages   []*stage
+	snaps    []*record.Snapshot // by replica; nil for one that left
+	pipeline bool
+}
+
 // collect reads every family, in the table's order. With pipeline set, gauges have one series for the whole pipeline, for
 // routers that read only one.
 func (m *Metrics) collect(pipeline bool) []block {
-	snaps, replicas, stages := m.snapshots(), *m.replicas.Load(), *m.stages.Load()
+	now := moment{m: m, replicas: *m.replicas.Load(), stages: *m.stages.Load(), pipeline: pipeline}
+	now.snaps = snapshots(now.replicas)
 	out := make([]block, 0, int(numFamilies)+16)
 	for n := range m.table {
-		i, f := id(n), &m.table[n]
-		if !m.enabled[i] {
-			continue
+		if f := &m.table[n]; m.enabled[n] {
+			b := block{f: f}
+			if f.kind == gauge {
+				b.gauges = now.gauges(id(n), f)
+			} else {
+				b.series = now.series(id(n), f)
+			}
+			out = append(out, b)
 		}
-		b := block{f: f}
-		switch {
-		case f.kind == gauge && f.scope == perReplica && pipeline:
-			for v, s := range m.pipeline[i] {
-				b.gauges = append(b.gauges, sample{s, whole(i, v, snaps)})
-			}
-		case f.kind == gauge && f.scope == perReplica:
-			for j, r := range replicas {
-				for v, s := range r.series[i] {
-					if snaps[j] != nil {
-						b.gauges = append(b.gauges, sample{s, gaugeValue(i, v, snaps[j])})
-					}
-				}
-			}
-		case f.kind == gauge && f.scope == perModel:
-			b.gauges = []sample{{m.model[i][0], modelGauge(i, snaps)}}
-		case f.kind == gauge: // perStage: requests that wait in the stage's schedulers
-			for _, st := range stages {
-				total := 0.0
-				for j, r := range replicas {
-					if r.stage == st && snaps[j] != nil {
-						total += gaugeValue(waiting, 0, snaps[j])
-					}
-				}
-				b.gauges = append(b.gauges, sample{st.series[i][0], total})
-			}
-		case f.scope == perModel:
-			b.series = m.model[i]
-		case f.scope == perStage:
-			for _, st := range stages {
-				b.series = append(b.series, st.series[i]...)
-			}
-		default:
-			for _, r := range replicas {
-				b.series = append(b.series, r.series[i]...)
-			}
-		}
-		out = append(out, b)
 	}
-	return append(out, m.others(pipeline)...)
+	return append(out, now.others()...)
+}
+
+// series returns a counter's or histogram's children, ordered by stage and replica.
+func (now *moment) series(i id, f *family) []*series {
+	var out []*series
+	switch f.scope {
+	case perModel:
+		return now.m.model[i]
+	case perStage:
+		for _, st := range now.stages {
+			out = append(out, st.series[i]...)
+		}
+	default:
+		for _, r := range now.replicas {
+			out = append(out, r.series[i]...)
+		}
+	}
+	return out
+}
+
+// gauges reads a gauge's children from the snapshots.
+func (now *moment) gauges(i id, f *family) []sample {
+	var out []sample
+	switch {
+	case f.scope == perModel:
+		return []sample{{now.m.model[i][0], modelGauge(i, now.snaps)}}
+	case f.scope == perStage: // requests that wait in the stage's schedulers
+		for _, st := range now.stages {
+			total := 0.0
+			for j, r := range now.replicas {
+				if r.stage == st && now.snaps[j] != nil {
+					total += gaugeValue(waiting, 0, now.snaps[j])
+				}
+			}
+			out = append(out, sample{st.series[i][0], total})
+		}
+	case now.pipeline:
+		for v, s := range now.m.pipeline[i] {
+			out = append(out, sample{s, whole(i, v, now.snaps)})
+		}
+	default:
+		for j, r := range now.replicas {
+			for v, s := range r.series[i] {
+				if now.snaps[j] != nil {
+					out = append(out, sample{s, gaugeValue(i, v, now.snaps[j])})
+				}
+			}
+		}
+	}
+	return out
 }
 
 // others are the families that the table does not hold: information, tools, transfers, the server's own requests.
-func (m *Metrics) others(pipeline bool) []block {
+func (now *moment) others() []block {
 	var out []block
-	snaps := m.snapshots()
+	m := now.m
 	if !m.cfg.DisableVLLM {
 		info := block{f: &family{name: "vllm:cache_config_info", help: "The KV cache's configuration, in labels.", kind: gauge}}
-		for j, r := range *m.replicas.Load() {
-			if snaps[j] == nil || snaps[j].Cache == nil || pipeline && len(info.gauges) > 0 {
+		for j, r := range now.replicas {
+			if now.snaps[j] == nil || now.snaps[j].Cache == nil || now.pipeline && len(info.gauges) > 0 {
 				continue
 			}
-			info.gauges = append(info.gauges, sample{r.cacheInfo(snaps[j].Cache), 1})
+			info.gauges = append(info.gauges, sample{r.cacheInfo(now.snaps[j].Cache), 1})
 		}
 		out = append(out, info)
 	}
@@ -87,7 +118,7 @@ func (m *Metrics) others(pipeline bool) []block {
 		out = append(out, block{f: &m.tools.family, series: m.tools.list})
 	}
 	about := block{f: &family{name: "vllm_omni:stage_info", help: "The stages: their names and types, by stage id.", kind: gauge}}
-	for _, st := range *m.stages.Load() {
+	for _, st := range now.stages {
 		about.gauges = append(about.gauges, sample{st.about, 1})
 	}
 	out = append(out, about)
@@ -113,9 +144,6 @@ func (h *HTTP) collect() []block {
 
 // ownProcess returns process_* and go_* as the client library reads them.
 func (m *Metrics) ownProcess() []*dto.MetricFamily {
-	families, err := m.process.Gather()
-	if err != nil { // a file under /proc that cannot be read leaves its family out
-		return families
-	}
+	families, _ := m.process.Gather() // a file under /proc that cannot be read leaves its family out
 	return families
 }

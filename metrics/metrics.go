@@ -271,8 +271,7 @@ func (m *Metrics) AdmissionRejected(limit string) {
 func (m *Metrics) HTTP() *HTTP { return m.http }
 
 // snapshots reads each replica's newest snapshot once, so that one scrape is of one moment.
-func (m *Metrics) snapshots() []*record.Snapshot {
-	replicas := *m.replicas.Load()
+func snapshots(replicas []*replica) []*record.Snapshot {
 	out := make([]*record.Snapshot, len(replicas))
 	for i, r := range replicas {
 		if r.gone.Load() {
