@@ -52,13 +52,13 @@ func (r *Renderer) Render(in ChatInput) (string, error) {
 	parts := r.format == "openai" || (r.format == "auto" && t.ContentFormat() == template.ContentOpenAI)
 	messages := make([]template.Value, 0, len(in.Messages))
 	for _, m := range in.Messages {
-		v, err := templateMessage(m.(*schema.Dict), parts, t.SupportsDeveloperRole())
+		v, err := templateMessage(m.(*schema.Dict), parts)
 		if err != nil {
 			return "", err
 		}
 		messages = append(messages, v)
 	}
-	args := template.ChatInput{Messages: template.NewList(messages...), AddGenerationPrompt: in.AddGenerationPrompt,
+	args := template.ChatInput{Messages: t.AdaptDeveloperRole(template.NewList(messages...)), AddGenerationPrompt: in.AddGenerationPrompt,
 		ContinueFinal: in.ContinueFinalMessage, SpecialTokens: r.special, Tools: listOrNil(in.Tools), Documents: listOrNil(in.Documents)}
 	if in.Kwargs != nil {
 		args.Kwargs, _ = toTemplate(in.Kwargs).(*template.Dict)
@@ -88,11 +88,8 @@ func listOrNil(l []any) template.Value {
 }
 
 // templateMessage shapes one message: its content as one text or as parts, and what its role may carry.
-func templateMessage(m *schema.Dict, parts, developer bool) (template.Value, error) {
+func templateMessage(m *schema.Dict, parts bool) (template.Value, error) {
 	role := m.Str("role", "")
-	if role == "developer" && !developer {
-		role = "system"
-	}
 	out := template.NewDict().Set("role", template.String(role)).Set("content", contentValue(m, parts && role != "tool"))
 	if role == "assistant" {
 		calls, err := toolCalls(m.List("tool_calls"))
@@ -112,6 +109,10 @@ func templateMessage(m *schema.Dict, parts, developer bool) (template.Value, err
 	}
 	if role == "tool" && m.Has("tool_call_id") {
 		out.Set("tool_call_id", template.String(m.Str("tool_call_id", "")))
+	}
+	if role == "developer" && m.Has("tools") {
+		v, _ := m.Get("tools")
+		out.Set("tools", toTemplate(v))
 	}
 	if name, ok := m.Get("name"); ok {
 		if s, text := name.(string); text {
