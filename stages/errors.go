@@ -1,6 +1,10 @@
 package stages
 
-import "errors"
+import (
+	"errors"
+
+	"omni-engine/scheduler"
+)
 
 // The states of a replica that cannot serve.
 var (
@@ -12,6 +16,13 @@ var (
 	ErrClosed = errors.New("engine is shutting down")
 	// ErrUnknownRequest: no request of that id lives here.
 	ErrUnknownRequest = errors.New("no such request")
+)
+
+// What [Replica.CheckAdmission] refuses: a request that can never run. The wrapping error has the numbers.
+var (
+	ErrPromptTooLong = scheduler.ErrPromptTooLong
+	ErrEmptyPrompt   = scheduler.ErrEmptyPrompt
+	ErrNeverFits     = scheduler.ErrNeverFits
 )
 
 // QueueFullError refuses a request above a queue limit: HTTP 503, so that clients and balancers try elsewhere.
