@@ -214,8 +214,11 @@ func (s *Scheduler) leave(q *seq) {
 }
 
 // UpdateDrafts gives the speculative tokens that were proposed after a step, parallel to ids. They are dropped for requests that ended
-// and for prefill chunks.
+// and for prefill chunks. With asynchronous scheduling the drafts stay on the device, and the call does nothing.
 func (s *Scheduler) UpdateDrafts(ids []request.ID, drafts [][]int32) {
+	if s.cfg.Async {
+		return
+	}
 	for i, id := range ids {
 		q := s.requests[id]
 		if q == nil {
