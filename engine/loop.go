@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -81,6 +82,9 @@ func (c *EngineCore) popFlight() flightStep {
 // schedule decides the next step and starts it.
 func (c *EngineCore) schedule() flightStep {
 	d := c.sched.Schedule(c.clock.Now())
+	if c.log.Enabled(c.ctx, slog.LevelDebug) {
+		c.log.Debug("scheduled", "decision", d)
+	}
 	f := flightStep{decision: d, empty: d.TotalTokens == 0}
 	if f.empty {
 		return f

@@ -261,6 +261,8 @@ func (p *Processor) end(st *state, u *Update) {
 	switch {
 	case u.StopText != "":
 		st.rec.StopReason = u.StopText
+	case u.Output.Finish == request.FinishRepetition:
+		st.rec.StopReason = "repetition_detected"
 	case u.Output.Finish == request.FinishStop && u.Output.StopToken >= 0:
 		st.rec.StopReason = strconv.Itoa(int(u.Output.StopToken))
 	}

@@ -3,16 +3,21 @@ package stages
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"omni-engine/engine"
+	"omni-engine/engine/enginetest"
 	"omni-engine/engine/request"
 	"omni-engine/internal/clock"
 	"omni-engine/metrics/record"
 	"omni-engine/output"
+	"omni-engine/scheduler"
 )
 
 // steady drives the output side alone: n running requests, one token each a step.
@@ -79,5 +84,48 @@ func BenchmarkOutputSideStep(b *testing.B) {
 				step()
 			}
 		})
+	}
+}
+
+// BenchmarkCoreStep is everything of a steady step that is not the device's: inbox, schedule, update, snapshot, output side.
+func BenchmarkCoreStep(b *testing.B) {
+	for _, off := range []bool{false, true} {
+		for _, n := range []int{1, 64} {
+			b.Run(fmt.Sprintf("recording=%t/%d", !off, n), func(b *testing.B) {
+				gate := make(chan struct{})
+				var steps atomic.Int64
+				r := &enginetest.Runner{Fail: func(int, *scheduler.Decision) error { <-gate; steps.Add(1); return nil }}
+				l, err := NewLocal(LocalConfig{
+					Core:   engine.Config{Scheduler: schedulerConfig(options{blocks: 1 << 17, seqs: 64, tokens: 2048, maxLen: 1 << 20}), NoRecord: off},
+					Output: output.Config{},
+				}, r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for i := range n {
+					q := ask(request.ID(fmt.Sprint("r", i)), 4, 1<<14)
+					if _, err := l.Submit(context.Background(), q); err != nil {
+						b.Fatal(err)
+					}
+				}
+				for l.Snapshot().Stats.Running < n {
+					select {
+					case gate <- struct{}{}:
+					default:
+						runtime.Gosched()
+					}
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				for range b.N {
+					gate <- struct{}{}
+				}
+				b.StopTimer()
+				close(gate)
+				if err := l.Close(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+			})
+		}
 	}
 }

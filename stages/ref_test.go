@@ -159,3 +159,21 @@ func TestCacheTooSmallForOneSequenceIsRefusedBeforeCompiling(t *testing.T) {
 	require.EqualValues(t, 65*4*16*2*2*16, small.Needed, "65 blocks of 16 tokens, 2 layers, 2 heads, 8+8 floats")
 	require.Equal(t, 240, small.FittingLen, "16 blocks of 4,096 bytes, one of them the null block")
 }
+
+func TestNaNEndsItsRequestAlone(t *testing.T) {
+	m := llama(9, 0)
+	const poison = 77
+	row := m.Weights[0].View.Row(poison, poison+1)
+	binary.LittleEndian.PutUint32(row, math.Float32bits(float32(math.NaN())))
+	b := onRef(t, m, options{})
+	good, bad := ask("good", 0, 20), ask("bad", 0, 20)
+	good.Prompt, bad.Prompt = []int32{1, 2, 3}, []int32{1, 2, 3, poison}
+	bias := map[int32]float32{poison: -100}
+	good.Sampling.LogitBias = bias // it must not sample the poison itself
+	ok, faulty := b.submit(t, good), b.submit(t, bad)
+	u := all(t, faulty)
+	require.Equal(t, request.FinishError, u.Output.Finish)
+	require.Contains(t, u.Output.Err, "NaN")
+	require.Equal(t, request.FinishLength, all(t, ok).Output.Finish)
+	require.NoError(t, b.Health())
+}
