@@ -165,7 +165,7 @@ func (b *builder) decoderStep(d **decoder, fused *bool, raw json.RawMessage, dep
 		*fused = true
 	case "Replace":
 		if p.Pattern == nil || p.Pattern.String == nil {
-			return fmt.Errorf("Replace with a regular expression is not supported")
+			return fmt.Errorf("decoder Replace with a regular expression is not supported")
 		}
 		if *p.Pattern.String != "" {
 			(*d).replace = append((*d).replace, replaceLiteral{*p.Pattern.String, p.Content})
@@ -198,11 +198,11 @@ func (b *builder) wholeDecoder(d **decoder, depth int, whole *decoder) error {
 // stripStep takes characters off each token, or off the whole text once tokens are fused.
 func stripStep(d *decoder, fused bool, content string, start, stop int) error {
 	if start < 0 || stop < 0 || len([]rune(content)) != 1 {
-		return fmt.Errorf("Strip of %q, %d and %d is not supported", content, start, stop)
+		return fmt.Errorf("decoder Strip of %q, %d and %d is not supported", content, start, stop)
 	}
 	if fused {
 		if stop != 0 || d.stripMax != 0 || d.alphabet != nil {
-			return fmt.Errorf("Strip at the end of the text is not supported")
+			return fmt.Errorf("decoder Strip at the end of the text is not supported")
 		}
 		d.stripLeft, d.stripMax = content, start
 		return nil

@@ -80,7 +80,7 @@ func (b *builder) normalizer(raw json.RawMessage, depth int) (normalizer, error)
 
 func replaceNormalizer(p *pattern, content string) (normalizer, error) {
 	if p == nil {
-		return nil, fmt.Errorf("Replace needs a pattern")
+		return nil, fmt.Errorf("normalizer Replace needs a pattern")
 	}
 	if p.String != nil {
 		return replaceLiteral{*p.String, content}, nil
@@ -206,7 +206,7 @@ func (b *builder) preSteps(dst []pretokenizer, raw json.RawMessage, depth int) (
 			m.always = p.AddPrefixSpace == nil || *p.AddPrefixSpace
 		case "never":
 		default:
-			return nil, fmt.Errorf("Metaspace with prepend_scheme %q is not supported", p.PrependScheme)
+			return nil, fmt.Errorf("pre-tokenizer Metaspace with prepend_scheme %q is not supported", p.PrependScheme)
 		}
 		return append(dst, m), nil
 	}

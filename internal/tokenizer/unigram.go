@@ -22,7 +22,7 @@ const unkPenalty = 10
 
 func (b *builder) unigram(d *modelDescription) (model, error) {
 	if d.Vocab.pieces == nil {
-		return nil, fmt.Errorf("Unigram needs its vocabulary as a list")
+		return nil, fmt.Errorf("a Unigram model needs its vocabulary as a list")
 	}
 	m := &unigram{trie: newTrie(), scores: d.Vocab.scores, unk: None, cache: newWordCache()}
 	b.vocab = make(map[string]int32, len(d.Vocab.pieces))
@@ -47,7 +47,7 @@ func (b *builder) unigram(d *modelDescription) (model, error) {
 	case d.UnkID != nil:
 		m.unk = *d.UnkID
 	case !m.fallback:
-		return nil, fmt.Errorf("Unigram needs unk_id or a token for every byte")
+		return nil, fmt.Errorf("a Unigram model needs unk_id or a token for every byte")
 	}
 	b.unk = m.unk
 	return m, nil

@@ -142,9 +142,6 @@ func (t *Tokenizer) byteLevelVocab(v Vocab, ids map[string]int32) error {
 	}
 	m.prepare()
 	t.pre, t.model, t.decoder = pre.split, m, &decoder{alphabet: alphabet}
-	if pre.nfc {
-		t.normalizer = nfc()
-	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,4 +95,78 @@ func TestGGUFVocabulariesGiveTheExpectedIDs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asGGUF turns a byte-level tokenizer.json into the vocabulary that a GGUF file would carry.
+func asGGUF(t testing.TB, data []byte, pre string) Vocab {
+	var d description
+	require.NoError(t, json.Unmarshal(data, &d))
+	v := Vocab{Model: "gpt2", Pre: pre, Tokens: make([]string, len(d.Model.Vocab.ids)), Types: make([]int32, len(d.Model.Vocab.ids)),
+		BOS: None, EOS: None, UNK: None, PAD: None, EOT: None}
+	for token, id := range d.Model.Vocab.ids {
+		v.Tokens[id], v.Types[id] = token, typeNormal
+	}
+	for _, a := range d.AddedTokens {
+		for int64(len(v.Tokens)) <= a.ID {
+			v.Tokens, v.Types = append(v.Tokens, fmt.Sprintf("[PAD%d]", len(v.Tokens))), append(v.Types, typeUnused)
+		}
+		v.Tokens[a.ID], v.Types[a.ID] = a.Content, typeUserDefined
+		if a.Special {
+			v.Types[a.ID] = typeControl
+		}
+	}
+	for _, m := range d.Model.Merges {
+		v.Merges = append(v.Merges, m[0]+" "+m[1])
+	}
+	return v
+}
+
+// TestGGUFPreTokenizersFollowTheirNames: the same vocabulary by either way gives the reference's ids.
+func TestGGUFPreTokenizersFollowTheirNames(t *testing.T) {
+	var strs []string
+	readGzipJSON(t, "testdata/strings.json.gz", &strs)
+	for name, pre := range map[string]string{"smollm2": "smollm", "gpt2": "gpt-2", "llama3.1": "llama-bpe", "o200k": "gpt-4o", "deepseek-v3": "deepseek-v3"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tok, err := FromVocab(asGGUF(t, readGzip(t, "testdata/"+name+".json.gz"), pre))
+			require.NoError(t, err)
+			var ref reference
+			readGzipJSON(t, "testdata/ref-"+name+".json.gz", &ref)
+			ref.WithSpecial = nil // a matter of the file's switches
+			holdToReference(t, tok, strs, ref)
+		})
+	}
+}
+
+func TestScoredVocabularyMergesTheBestScoreFirst(t *testing.T) {
+	tokens := []string{"<unk>", "<s>", "▁", "a", "b", "c", "ab", "bc", "abc", "▁a"}
+	scores := []float32{0, 0, -9, -9, -9, -9, -3, -1, -5, -2}
+	types := []int32{typeUnknown, typeControl, 1, 1, 1, 1, 1, 1, 1, 1}
+	for b := range 256 {
+		tokens, scores, types = append(tokens, fmt.Sprintf("<0x%02X>", b)), append(scores, 0), append(types, typeByte)
+	}
+	v := Vocab{Model: "llama", Tokens: tokens, Scores: scores, Types: types, BOS: 1, EOS: None, UNK: 0, PAD: None, EOT: None, AddBOS: true, AddSpacePrefix: true}
+	tok, err := FromVocab(v)
+	require.NoError(t, err)
+	byteID := func(b byte) int32 { return 10 + int32(b) }
+	for _, c := range []struct {
+		text string
+		want []int32
+	}{
+		{"", []int32{1}},
+		{"abc", []int32{1, 9, 7}}, // bc (-1), then ▁a (-2)
+		{"a", []int32{1, 9}},
+		{"b a", []int32{1, 2, 4, 9}},
+		{"é", []int32{1, 2, byteID(0xc3), byteID(0xa9)}},
+		{"<s>a", []int32{1, 1, 9}}, // the space prefix comes again after a control token
+		{"<0x41>", []int32{1, 2, byteID('<'), byteID('0'), byteID('x'), byteID('4'), byteID('1'), byteID('>')}},
+	} {
+		got, err := tok.Encode(c.text, EncodeOptions{AddSpecial: true, ParseSpecial: true})
+		require.NoError(t, err)
+		require.Equal(t, c.want, got, "%q", c.text)
+		require.Equal(t, strings.ReplaceAll(c.text, "<s>", ""), strings.TrimPrefix(tok.Decode(got, true), " "), "%q", c.text)
+	}
+	plain, err := tok.Encode("<s>", EncodeOptions{})
+	require.NoError(t, err)
+	require.NotContains(t, plain, int32(1), "text must not become a control token")
 }
