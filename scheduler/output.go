@@ -13,11 +13,10 @@ func (s *Scheduler) emit(o *outputs, q *seq, tokens []int32, res *RowResult) *re
 	from := len(o.tokens)
 	o.tokens = append(o.tokens, tokens...)
 	out := &o.step.Outputs[n]
-	out.ID, out.Client, out.NewTokens = q.id, q.req.Client, o.tokens[from:]
-	out.StopToken, out.Repeated = q.stopToken, q.repeated
-	out.NumCached = q.prefillLocal
-	out.Payload = res.Payload
-	out.Logprobs, out.PromptLogprobs = res.Logprobs, res.PromptLogprobs
+	*out = request.Output{
+		ID: q.id, Client: q.client, NewTokens: o.tokens[from:], StopToken: q.stopToken, Repeated: q.repeated, NumCached: q.prefillLocal,
+		Payload: res.Payload, Logprobs: res.Logprobs, PromptLogprobs: res.PromptLogprobs,
+	}
 	if len(out.Logprobs) > len(tokens) {
 		out.Logprobs = out.Logprobs[:len(tokens)]
 	}

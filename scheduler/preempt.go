@@ -37,6 +37,9 @@ func (s *Scheduler) unschedule(d *Decision, b *budget, v *seq) {
 		return
 	}
 	n := d.Rows[i].NumTokens
+	d.TotalTokens -= n
+	v.inFlight -= n
+	v.prefillChunk, v.eligible = v.undoChunk, v.undoEligible
 	b.tokens += n
 	b.input += n + s.cfg.DraftSlots
 	d.seqs = slices.Delete(d.seqs, i, i+1)

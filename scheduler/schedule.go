@@ -43,7 +43,7 @@ func (s *Scheduler) ScheduleThrottled(now clock.Time, throttle bool) *Decision {
 			s.capacityBound = s.waiting.len()+s.holding.len() > s.deferred
 		}
 	}
-	s.commit(d)
+	s.conclude(d)
 	return d
 }
 
@@ -115,8 +115,8 @@ func (s *Scheduler) scheduleRunning(now clock.Time, d *Decision, b *budget) {
 				return
 			}
 		}
-		s.addRow(d, q, n, had)
 		b.prefill = b.prefill || q.prefillChunk
+		s.addRow(d, q, n, had)
 		b.hasRunning = true
 		b.tokens -= n
 		b.input -= n + s.cfg.DraftSlots
@@ -160,6 +160,7 @@ func (s *Scheduler) addRow(d *Decision, q *seq, n, had int) {
 		}
 		q.spec = q.spec[:0]
 	}
+	s.advance(d, q, row, n)
 }
 
 // noteTables remembers the lengths of a request's tables, for newBlocks.
@@ -353,6 +354,7 @@ func (s *Scheduler) admitOne(now clock.Time, d *Decision, b *budget, from *queue
 	if padded {
 		row.Drafts = s.placeholders
 	}
+	s.advance(d, q, row, n)
 	b.tokens -= n
 	b.input -= n + s.cfg.DraftSlots
 	return HeldNone
@@ -383,28 +385,27 @@ func (s *Scheduler) countLookup(q *seq, hit int) {
 	s.counters.PrefixHits += hit
 }
 
-// commit advances what was scheduled: the next step may be planned before this one ran.
-func (s *Scheduler) commit(d *Decision) {
-	total := 0
-	for i, q := range d.seqs {
-		row := &d.Rows[i]
-		n := row.NumTokens
-		total += n
-		q.computed += n
-		q.inFlight += n
-		q.prefillChunk = q.computed < len(q.tokens)+q.placeholders
-		row.Samples = !q.prefillChunk
-		if s.cfg.Async && !q.prefillChunk {
-			q.placeholders += 1 + len(row.Drafts)
-			q.spec = s.placeholders
-			if s.cfg.DecodeStagger > 1 {
-				q.eligible = s.step + uint64(s.cfg.DecodeStagger)
-			}
+// advance commits a row to its request at once: the next step may be planned before this one ran.
+func (s *Scheduler) advance(d *Decision, q *seq, row *Row, n int) {
+	d.TotalTokens += n
+	q.undoChunk, q.undoEligible = q.prefillChunk, q.eligible
+	q.computed += n
+	q.inFlight += n
+	q.prefillChunk = q.computed < len(q.tokens)+q.placeholders
+	row.Samples = !q.prefillChunk
+	if s.cfg.Async && !q.prefillChunk {
+		q.placeholders += 1 + len(row.Drafts)
+		q.spec = s.placeholders
+		if s.cfg.DecodeStagger > 1 {
+			q.eligible = s.step + uint64(s.cfg.DecodeStagger)
 		}
 	}
-	d.TotalTokens = total
+}
+
+// conclude hands the ends and preemptions since the last decision over.
+func (s *Scheduler) conclude(d *Decision) {
 	d.Finished, s.finished = s.finished, d.Finished[:0]
 	d.Preempted, s.preempted = s.preempted, d.Preempted[:0]
 	d.Running, d.Waiting, d.Free = len(s.running), s.waiting.len()+s.holding.len(), s.pool.free
-	s.counters.ScheduledTokens += total
+	s.counters.ScheduledTokens += d.TotalTokens
 }

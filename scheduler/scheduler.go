@@ -136,6 +136,7 @@ func (s *Scheduler) newSeq(r *request.Request) *seq {
 	room := min(max(r.Sampling.MaxTokens, 0), 512, max(s.cfg.MaxModelLen-len(r.Prompt), 0)) + s.cfg.NumSpecTokens + 1
 	q.id, q.req, q.priority, q.arrival, q.order = r.ID, r, r.Priority, r.ArrivalOrder, s.orders
 	q.tokens = append(make([]int32, 0, len(r.Prompt)+room), r.Prompt...)
+	q.client = r.Client
 	q.numPrompt, q.resumable, q.slot, q.stopToken = len(r.Prompt), r.Resumable, -1, -1
 	q.norecord = r.NoRecord || s.cfg.NoRecord
 	q.fresh, q.needPrefill = true, true
@@ -251,7 +252,7 @@ func (s *Scheduler) end(now clock.Time, q *seq) {
 }
 
 func (s *Scheduler) terminalOutput(q *seq, why request.FinishReason) request.Output {
-	return request.Output{ID: q.id, Client: q.req.Client, Finish: why, StopToken: q.stopToken, Repeated: q.repeated, Terminal: true}
+	return request.Output{ID: q.id, Client: q.client, Finish: why, StopToken: q.stopToken, Repeated: q.repeated, Terminal: true}
 }
 
 func (s *Scheduler) freeSlot(q *seq) {

@@ -23,64 +23,62 @@ func (s status) String() string {
 
 // seq is the scheduler's record of a request.
 type seq struct {
-	// What every step reads.
+	// What a decode step reads and writes lies together: at a thousand requests the cache lines touched are the cost.
 	status       status
 	prefillChunk bool // the last scheduled part was not the end of what is known
 	resumable    bool
 	dropStale    bool // stale output is dropped instead of delivered
 	leaving      bool // stopped in this update, to be taken out of running
 	hasOutput    bool // an output came since the start, the segment's start or the last preemption
+	recompute    bool // resumed after a preemption, no output yet
 	norecord     bool
+	newSlot      bool  // its next row is the first of its slot
+	needPrefill  bool  // its prefill statistics have not been reported
+	repeated     bool  // the last stop was a repetition
+	undoChunk    bool  // prefillChunk before the last row, should that be taken back
 	slot         int32 // -1: none
-	computed     int   // num_computed_tokens
-	placeholders int   // num_output_placeholders
-	inFlight     int   // num_in_flight_tokens
-	stale        int   // num_stale_output_tokens
+	eos          int32 // -1: none
+	stopToken    int32
+	computed     int // num_computed_tokens
+	placeholders int // num_output_placeholders
+	inFlight     int // num_in_flight_tokens
+	stale        int // num_stale_output_tokens
 	numPrompt    int
 	maxTokens    int
-	eligible     uint64  // next_decode_eligible_step
 	tokens       []int32 // prompt, then outputs
-	spec         []int32 // drafts for the next step
+	oneTable     [1][]int32
+	oneCached    [1]int
 	tables       [][]int32
-	cached       []int // blocks hashed so far, by group
-	hashes       []key
+	id           request.ID
+	req          *request.Request
+	client       int
+	spec         []int32 // drafts for the next step
+	cached       []int   // blocks hashed so far, by group
+	events       []request.Event
+	changes      []request.StateChange
+	stops        []int32
+	repeat       *request.Repetition
+	prefillLocal int    // prefix hit of the last lookup before any preemption, for the first output's statistics
+	eligible     uint64 // next_decode_eligible_step
+	undoEligible uint64
 
-	eos       int32 // -1: none
-	stops     []int32
-	minTokens int
-	repeat    *request.Repetition
-	stopToken int32
-	repeated  bool // the last stop was a repetition
-
-	id       request.ID
-	req      *request.Request
-	priority int
-	arrival  float64
-	order    uint64 // of arrival in this scheduler
-	in       *queue
-	before   *seq
-	after    *seq
-	deferred bool // counted as skipped
-
-	wait        request.Wait // why it is parked
-	fresh       bool         // not scheduled since Add or since its segment began
-	recompute   bool         // resumed after a preemption, no output yet
-	newSlot     bool         // its next row is the first of its slot
-	segments    []request.Segment
-	preemptions int
-	committed   int // blocks promised to it (NonPreemptible)
-
-	// The last lookup before any preemption, for the first output's statistics.
-	needPrefill                 bool
-	prefillPrompt, prefillLocal int
-
-	events      []request.Event
-	changes     []request.StateChange
-	state       request.State
-	eventHashes [][]byte
-
-	oneTable  [1][]int32
-	oneCached [1]int
+	minTokens     int
+	hashes        []key
+	priority      int
+	arrival       float64
+	order         uint64 // of arrival in this scheduler
+	in            *queue
+	before        *seq
+	after         *seq
+	deferred      bool         // counted as skipped
+	wait          request.Wait // why it is parked
+	fresh         bool         // not scheduled since Add or since its segment began
+	state         request.State
+	segments      []request.Segment
+	preemptions   int
+	committed     int // blocks promised to it (NonPreemptible)
+	prefillPrompt int
+	eventHashes   [][]byte
 }
 
 func (q *seq) numOutput() int { return len(q.tokens) - q.numPrompt }

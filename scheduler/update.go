@@ -21,9 +21,8 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 	o := &s.outputs[s.turn]
 	s.turn = 1 - s.turn
 	o.tokens, o.events, o.changes, o.prefill = o.tokens[:0], o.events[:0], o.changes[:0], o.prefill[:0]
-	clear(o.step.Outputs)
+	before := len(o.step.Outputs)
 	o.step.Outputs = o.step.Outputs[:0]
-	left := s.removing[:0]
 	swept := false
 	for i, q := range d.seqs {
 		row := &d.Rows[i]
@@ -32,31 +31,20 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 			res = &r.Rows[i]
 		}
 		stopped, was := s.updateRow(now, o, q, row, res)
-		if !stopped {
-			continue
-		}
-		if was == running {
-			swept = true
-		} else {
-			left = append(left, q)
-		}
+		swept = swept || (stopped && was == running)
 	}
 	if swept {
-		s.sweepStopped()
+		s.sweepRunning()
 	}
-	clear(left)
-	s.removing = left[:0]
 	s.addTerminal(o)
+	if n := len(o.step.Outputs); n < before {
+		clear(o.step.Outputs[n:before]) // what is not overwritten would keep old requests' memory
+	}
 	o.step.At = now
 	o.step.Stats = s.takeStats(o)
 	clear(d.seqs)
 	s.decisions = append(s.decisions, d)
 	return &o.step
-}
-
-// sweepStopped drops what stopped from running; a session that goes on keeps living elsewhere.
-func (s *Scheduler) sweepStopped() {
-	s.sweepRunning()
 }
 
 // updateRow commits one row. It reports whether the request stopped (or its turn), and its status before.
