@@ -14,6 +14,8 @@ type BuildOptions struct {
 	Hidden []int
 	// Inputs lets rows named "embeds" replace token embeddings.
 	Inputs bool
+	// CodeLogits keeps the code predictor's logits as outputs "code_logits@k" [LogitRows, codes], for comparisons.
+	CodeLogits bool
 }
 
 // decoder builds one decoder.
@@ -23,6 +25,8 @@ type decoder struct {
 	names Names
 	opts  BuildOptions
 	x     kernels.BufferID // the residual stream
+
+	lastOutput string // an output for the final hidden states of the logit rows; empty: none
 }
 
 // Build makes the module of a decoder: entry "forward" ends with output "logits" [LogitRows, vocabulary], entry "sample" samples it.
@@ -76,6 +80,11 @@ func (d *decoder) logits() kernels.BufferID {
 	return d.buffer(kernels.Buffer{Name: "logits", DType: tensor.F32, Rows: kernels.Of(kernels.LogitRows), Width: d.cfg.Vocab, Role: kernels.Output})
 }
 
+// hiddenOutput is the output of the final hidden states of the logit rows.
+func (d *decoder) hiddenOutput() kernels.BufferID {
+	return d.buffer(kernels.Buffer{Name: d.lastOutput, DType: tensor.F32, Rows: kernels.Of(kernels.LogitRows), Width: d.cfg.Hidden, Role: kernels.Output})
+}
+
 func (d *decoder) head() {
 	for _, k := range d.opts.Hidden {
 		if k == len(d.cfg.Layers) {
@@ -85,6 +94,9 @@ func (d *decoder) head() {
 	last := d.buf("last", kernels.LogitRows, d.cfg.Hidden)
 	d.op(&kernels.GatherRows{Out: last, In: d.x})
 	h := d.norm("last_norm", last, d.cfg.Norm, d.names.FinalNorm)
+	if d.lastOutput != "" {
+		d.op(&kernels.Copy{Out: d.hiddenOutput(), In: h, Groups: 1, Width: d.cfg.Hidden})
+	}
 	p := proj{}
 	if d.names.Head != "" && d.has(d.names.Head+".weight") {
 		p = d.proj(d.names.Head)

@@ -22,7 +22,8 @@ type Source struct {
 	Metadata   Metadata
 	Weights    Weights
 
-	MaxModelLen int // that the engine will serve; 0: what the model was made for
+	MaxModelLen int    // that the engine will serve; 0: what the model was made for
+	Part        string // of a model of several stages: Thinker, Talker, Code2Wav; empty: the first
 	BuildOptions
 }
 
@@ -39,6 +40,7 @@ type Model struct {
 	DType        string // as the checkpoint names it
 	Groups       []kernels.GroupSpec
 	Recurrent    bool // has slot states: a prefix cannot be taken from the cache, nor a request resumed from it
+	Rate, Delay  int  // Code2Wav: samples a frame; samples before the signal's start
 }
 
 // Load builds the module of a checkpoint. An unknown architecture is refused with the list of known ones.
@@ -54,24 +56,26 @@ func Load(src Source) (*Model, error) {
 	if len(archs) == 0 {
 		return nil, fmt.Errorf("config.json: no architectures")
 	}
-	f, ok := families()[archs[0]]
-	if !ok {
-		return nil, fmt.Errorf("config.json: architecture %s is not supported; supported are %v", archs[0], Architectures())
-	}
 	if c.has("quantization_config") {
 		return nil, fmt.Errorf("config.json: quantization_config is not supported; quantised models are read from GGUF")
 	}
-	h := &hf{object: c, family: f, arch: archs[0], maxModelLen: src.MaxModelLen}
-	cfg, err := h.decoder()
+	var m *Model
+	if archs[0] == "Qwen3OmniMoeForConditionalGeneration" {
+		m, err = loadQwen3Omni(c, src)
+	} else {
+		f, ok := families()[archs[0]]
+		if !ok {
+			return nil, fmt.Errorf("config.json: architecture %s is not supported; supported are %v", archs[0], Architectures())
+		}
+		if src.Part != "" {
+			return nil, fmt.Errorf("config.json: %s has no part %q", archs[0], src.Part)
+		}
+		m, err = loadDecoder(c, archs[0], f, src)
+	}
 	if err != nil {
 		return nil, err
 	}
-	m, err := finish(cfg, f.names(), src)
-	if err != nil {
-		return nil, err
-	}
-	m.BOS = c.ids("bos_token_id")
-	if len(src.Generation) > 0 {
+	if len(src.Generation) > 0 && src.Part != Talker {
 		g, err := parseObject(src.Generation)
 		if err != nil {
 			return nil, fmt.Errorf("generation_config.json: %w", err)
@@ -83,15 +87,34 @@ func Load(src Source) (*Model, error) {
 	return m, nil
 }
 
+// loadDecoder builds a decoder from its config.
+func loadDecoder(c object, arch string, f family, src Source) (*Model, error) {
+	h := &hf{object: c, family: f, arch: arch, maxModelLen: src.MaxModelLen}
+	cfg, err := h.decoder()
+	if err != nil {
+		return nil, err
+	}
+	m, err := finish(cfg, f.names(), src)
+	if err != nil {
+		return nil, err
+	}
+	m.BOS = c.ids("bos_token_id")
+	return m, nil
+}
+
 func finish(cfg *DecoderConfig, names Names, src Source) (*Model, error) {
 	module, err := Build(cfg, names, src.Weights, src.BuildOptions)
 	if err != nil {
 		return nil, err
 	}
+	return facts(cfg, module), nil
+}
+
+func facts(cfg *DecoderConfig, module *kernels.Module) *Model {
 	m := &Model{Module: module, Architecture: cfg.Architecture, Config: *cfg, Vocab: cfg.Vocab, Hidden: cfg.Hidden,
 		MaxModelLen: cfg.MaxModelLen, EOS: cfg.EOS, DType: cfg.DType, Groups: module.Groups}
 	for _, s := range module.States {
 		m.Recurrent = m.Recurrent || s.Kind == kernels.Slot
 	}
-	return m, nil
+	return m
 }

@@ -64,7 +64,7 @@ func npy(raw []byte) (a array, err error) {
 	head, body := string(raw[at:at+n]), raw[at+n:]
 	descr := regexp.MustCompile(`'descr': '[<|]?(\w+)'`).FindStringSubmatch(head)
 	shape := regexp.MustCompile(`'shape': \(([^)]*)\)`).FindStringSubmatch(head)
-	if descr == nil || shape == nil || strings.Contains(head, "'fortran_order': True") {
+	if descr == nil || shape == nil {
 		return a, fmt.Errorf("header %q", head)
 	}
 	count := 1
@@ -95,6 +95,14 @@ func npy(raw []byte) (a array, err error) {
 			return a, fmt.Errorf("type %s", descr[1])
 		}
 		a.data = append(a.data, v)
+	}
+	if strings.Contains(head, "'fortran_order': True") && len(a.shape) == 2 {
+		rows, cols := a.shape[0], a.shape[1]
+		byRow := make([]float64, count)
+		for i := range count {
+			byRow[i%rows*cols+i/rows] = a.data[i]
+		}
+		a.data = byRow
 	}
 	return a, nil
 }

@@ -124,6 +124,37 @@ func run(op kernels.Op) func(*Env) error {
 	case *kernels.DeltaRule:
 		return func(e *Env) error { return deltaRule(e, o) }
 	}
+	return runStream(op)
+}
+
+// runStream finds the definitions of the stages behind a text model.
+func runStream(op kernels.Op) func(*Env) error {
+	switch o := op.(type) {
+	case *kernels.InputIDs:
+		return func(e *Env) error { return inputIDs(e, o) }
+	case *kernels.AddRows:
+		return func(e *Env) error { return addRows(e, o) }
+	case *kernels.SlotStore:
+		return func(e *Env) error { return slotStore(e, o) }
+	case *kernels.SlotLoad:
+		return func(e *Env) error { return slotLoad(e, o) }
+	case *kernels.Sampled:
+		return func(e *Env) error { return sampled(e, o) }
+	case *kernels.SampleCode:
+		return func(e *Env) error { return sampleCode(e, o) }
+	case *kernels.RopeAt:
+		return func(e *Env) error { return ropeAt(e, o) }
+	case *kernels.RowAttention:
+		return func(e *Env) error { return rowAttention(e, o) }
+	case *kernels.RingAttention:
+		return func(e *Env) error { return ringAttention(e, o) }
+	case *kernels.Conv1d:
+		return func(e *Env) error { return conv1d(e, o) }
+	case *kernels.ConvTranspose1d:
+		return func(e *Env) error { return convTranspose1d(e, o) }
+	case *kernels.Snake:
+		return func(e *Env) error { return snake(e, o) }
+	}
 	return nil
 }
 

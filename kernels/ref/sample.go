@@ -267,8 +267,11 @@ func (s *sampler) draw(u float64) (int32, string) {
 
 // Uniform is the row's random number in [0, 1): 53 bits of the first two words of Philox4x32-10 with the seed as key (low word
 // first) and the position as the counter's first two words (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-func Uniform(seed, position uint64) float64 {
-	c := philox([4]uint32{uint32(position), uint32(position >> 32)}, [2]uint32{uint32(seed), uint32(seed >> 32)})
+func Uniform(seed, position uint64) float64 { return uniform(seed, position, 0) }
+
+// uniform is Uniform of one of a position's streams.
+func uniform(seed, position uint64, stream uint32) float64 {
+	c := philox([4]uint32{uint32(position), uint32(position >> 32), stream}, [2]uint32{uint32(seed), uint32(seed >> 32)})
 	return float64((uint64(c[0])<<32|uint64(c[1]))>>11) / (1 << 53)
 }
 
