@@ -207,6 +207,17 @@ func (c Config) validateGroups() (errs []error) {
 	return errs
 }
 
+// CheckCapacity reports a cache in which one request of the maximum length does not fit. vLLM refuses to start then: such a request would
+// preempt itself for ever. The scheduler does not ask, since recordings hold such caches.
+func (c Config) CheckCapacity() error {
+	c = c.fill()
+	if need := c.blocksFor(c.MaxModelLen); need > c.NumBlocks-1 {
+		return fmt.Errorf("to serve at least one request with the model's max seq len (%d), %d KV blocks are needed, the cache has %d: "+
+			"raise the cache's memory or lower max_model_len", c.MaxModelLen, need, c.NumBlocks-1)
+	}
+	return nil
+}
+
 // CheckAdmission refuses a request that could never run, so that it is not queued for ever. The scheduler itself does not ask:
 // like vLLM's it would keep such a request waiting.
 func (c Config) CheckAdmission(r *request.Request) error {

@@ -44,6 +44,7 @@ func (s *Scheduler) ScheduleThrottled(now clock.Time, throttle bool) *Decision {
 		}
 	}
 	s.conclude(d)
+	s.verifyState()
 	return d
 }
 

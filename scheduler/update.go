@@ -44,6 +44,7 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 	o.step.Stats = s.takeStats(o)
 	clear(d.seqs)
 	s.decisions = append(s.decisions, d)
+	s.verifyState()
 	return &o.step
 }
 
