@@ -18,7 +18,7 @@ import (
 
 func benchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "bench", Short: "Measure a server"}
-	cmd.AddCommand(benchServeCommand())
+	cmd.AddCommand(benchServeCommand(), benchEngineCommand())
 	return cmd
 }
 

@@ -57,7 +57,10 @@ func (s *Server) submit(ctx context.Context, c *call, prompts []prompt) ([]*sour
 			jobs = append(jobs, src.jobs[len(src.jobs)-1])
 		}
 		if err := s.start(ctx, src, &r, c.n); err != nil {
-			return nil, nil, admission(err)
+			if busy := unavailable(err); busy != nil {
+				return nil, nil, busy
+			}
+			return nil, nil, internalError(err)
 		}
 		sources = append(sources, src)
 	}
@@ -82,41 +85,32 @@ func (s *Server) start(ctx context.Context, src *source, r *request.Request, n i
 	return err
 }
 
-// admit checks every prompt before any is submitted, so that a refusal is an error and not half an answer.
+// admit checks every prompt before any is submitted, so that a refusal is an error and not half an answer. What the engine can
+// never run is the client's to change: 400.
 func (s *Server) admit(base request.Request, prompts []prompt, n int) error {
 	for i := range prompts {
 		r := base
 		r.Prompt = prompts[i].ids
 		if err := s.engine.CheckAdmission(&r, n*len(prompts)); err != nil {
-			return admission(err)
+			if busy := unavailable(err); busy != nil {
+				return busy
+			}
+			return badRequest("%v", err)
 		}
 	}
 	return nil
 }
 
-// refusal is an error of the engine's admission that names the parameter to change.
-type refusal interface {
-	error
-	Refusal() (param string, value int64)
-}
-
-// admission turns a refusal into an API error: what the engine can never run is the client's to change.
-func admission(err error) error {
+// unavailable maps errors that another try, or another server, may not meet; nil for others.
+func unavailable(err error) error {
 	var full *stages.QueueFullError
 	if errors.As(err, &full) {
 		return &apiError{http.StatusServiceUnavailable, "Service Unavailable", full.Error(), ""}
 	}
-	var no refusal
-	if errors.As(err, &no) {
-		if param, value := no.Refusal(); param != "" {
-			return badParam(param, value, "%v", no)
-		}
-		return badRequest("%v", no)
-	}
 	if errors.Is(err, stages.ErrDead) || errors.Is(err, stages.ErrStalled) || errors.Is(err, stages.ErrClosed) {
 		return &apiError{http.StatusServiceUnavailable, "Service Unavailable", err.Error(), ""}
 	}
-	return internalError(err)
+	return nil
 }
 
 // each calls f with every update of every source, in the order of arrival, until all are done, f fails or ctx ends.
