@@ -7,6 +7,10 @@ import (
 func (d *decoder) attention(p string, h kernels.BufferID, a *AttentionConfig) kernels.BufferID {
 	n, cfg := d.names, *a
 	qp, kp, vp := d.qkv(p, &cfg)
+	if cfg.KVHeads <= 0 || cfg.Heads%cfg.KVHeads != 0 {
+		d.fail("%s: %d heads over %d key-value heads", p, cfg.Heads, cfg.KVHeads)
+		return h
+	}
 	var gate kernels.BufferID
 	if cfg.OutputGate {
 		whole := qp

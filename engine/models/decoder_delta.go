@@ -57,6 +57,9 @@ func (d *decoder) deltaProjections(at string, c *DeltaConfig, nk, nv, ratio int)
 		alpha = d.part(ba, "a", byHead(c.KeyHeads, 2*ratio, ratio, ratio)...)
 	}
 	bias := d.tensor(at + "dt_bias")
+	if len(bias.Shape) != 1 || bias.Shape[0] != c.ValueHeads {
+		d.fail("tensor %sdt_bias has shape %v for %d heads", at, bias.Shape, c.ValueHeads)
+	}
 	alpha.bias = &bias
 	return qkv, z, beta, alpha
 }

@@ -19,7 +19,7 @@ func (d *decoder) experts(base string, h kernels.BufferID) kernels.BufferID {
 	if n.SelectBias != "" && m.Score == kernels.ScoreSigmoid {
 		bias = d.optional(base+n.SelectBias, count)
 	}
-	if m.TopK > count || m.Groups > 0 && (count%m.Groups != 0 || m.GroupTopK > m.Groups) {
+	if m.TopK > count || m.Groups > 0 && (count%m.Groups != 0 || m.GroupTopK < 1 || m.GroupTopK > m.Groups) {
 		d.fail("%s: %d of %d experts, %d of %d groups", base, m.TopK, count, m.GroupTopK, m.Groups)
 	}
 	d.op(&kernels.Route{IDs: ids, Weights: weights, Logits: logits, Score: m.Score, TopK: m.TopK, SelectBias: bias, Groups: m.Groups,

@@ -81,7 +81,7 @@ func (g *gguf) decoder(src Source, names Names, pairing kernels.RopePairing) (*D
 	a := AttentionConfig{Heads: heads, KVHeads: g.integer("attention.head_count_kv", heads), HeadDim: g.integer("attention.key_length", hidden/heads)}
 	a.VDim = g.integer("attention.value_length", a.HeadDim)
 	a.Scale = float32(1 / math.Sqrt(float64(a.HeadDim)))
-	if a.KVHeads <= 0 || heads%a.KVHeads != 0 || a.HeadDim <= 0 {
+	if !sizes(heads, a.KVHeads, a.HeadDim, a.VDim, hidden) || heads%a.KVHeads != 0 {
 		return nil, fmt.Errorf("%d heads of %d columns, %d key-value heads", heads, a.HeadDim, a.KVHeads)
 	}
 	if g.integer("expert_count", 0) > 0 {
@@ -136,7 +136,7 @@ func (g *gguf) rope(src Source, names Names, dim int, pairing kernels.RopePairin
 func (g *gguf) gemma3(d *DecoderConfig) {
 	d.EmbedScale = float32(math.Sqrt(float64(d.Hidden)))
 	d.LogitSoftcap = float32(g.float("final_logit_softcapping", 0))
-	window, pattern := g.integer("attention.sliding_window", 0), g.integer("attention.sliding_window_pattern", 6)
+	window, pattern := g.integer("attention.sliding_window", 0), max(g.integer("attention.sliding_window_pattern", 6), 1)
 	theta := g.float("rope.freq_base_swa", 10000)
 	for i := range d.Layers {
 		a := d.Layers[i].Attention

@@ -36,7 +36,7 @@ func (c *hf) decoder() (*DecoderConfig, error) {
 		DType: c.str("dtype", c.str("torch_dtype", "")),
 		Norm:  NormConfig{Kind: c.family.norm, Eps: c.eps()},
 	}
-	if n <= 0 || n > 1000 || d.Vocab <= 0 || d.Hidden <= 0 || c.integer("num_attention_heads", 0) <= 0 {
+	if n > 1000 || !sizes(n, d.Hidden, c.integer("num_attention_heads", 0)) || d.Vocab <= 0 {
 		return nil, fmt.Errorf("config.json: %d layers, %d heads, vocabulary of %d, hidden size %d",
 			n, c.integer("num_attention_heads", 0), d.Vocab, d.Hidden)
 	}
@@ -61,6 +61,16 @@ func (c *hf) decoder() (*DecoderConfig, error) {
 		}
 	}
 	return d, nil
+}
+
+// sizes reports whether numbers are such as models have: configs are downloaded, and products of them must not overflow.
+func sizes(n ...int) bool {
+	for _, v := range n {
+		if v <= 0 || v > 1<<20 {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *hf) eps() float32 {
@@ -103,7 +113,7 @@ func (c *hf) layer(i int) (LayerConfig, error) {
 	heads := c.integer("num_attention_heads", 0)
 	a := &AttentionConfig{Heads: heads, KVHeads: c.integer("num_key_value_heads", heads)}
 	a.HeadDim = c.integer("head_dim", c.integer("hidden_size", 0)/heads)
-	if a.HeadDim <= 0 || a.KVHeads <= 0 || heads%a.KVHeads != 0 {
+	if !sizes(heads, a.KVHeads, a.HeadDim) || heads%a.KVHeads != 0 {
 		return LayerConfig{}, fmt.Errorf("%d heads of %d columns, %d key-value heads", heads, a.HeadDim, a.KVHeads)
 	}
 	a.VDim = a.HeadDim
@@ -111,9 +121,9 @@ func (c *hf) layer(i int) (LayerConfig, error) {
 	switch kind {
 	case "full_attention", "linear_attention":
 	case "sliding_attention":
-		a.Window = c.integer("sliding_window", 0)
+		a.Window = c.positive("sliding_window", 0)
 	case "chunked_attention":
-		a.Chunk = c.integer("attention_chunk_size", 0)
+		a.Chunk = c.positive("attention_chunk_size", 0)
 	default:
 		return LayerConfig{}, fmt.Errorf("layer type %q is not supported", kind)
 	}
@@ -123,6 +133,9 @@ func (c *hf) layer(i int) (LayerConfig, error) {
 		r, err := p.rope(int(float64(a.HeadDim)*partial), c.family.pairing)
 		if err != nil {
 			return LayerConfig{}, err
+		}
+		if r.Dim > a.HeadDim {
+			return LayerConfig{}, fmt.Errorf("%d of %d columns rotate", r.Dim, a.HeadDim)
 		}
 		a.Rope = r
 	}

@@ -52,6 +52,9 @@ func Load(src Source) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if class := c.str("_class_name", ""); class != "" {
+		return loadDiffusers(class, c, src)
+	}
 	archs := c.strings("architectures")
 	if len(archs) == 0 {
 		return nil, fmt.Errorf("config.json: no architectures")
@@ -117,4 +120,17 @@ func facts(cfg *DecoderConfig, module *kernels.Module) *Model {
 		m.Recurrent = m.Recurrent || s.Kind == kernels.Slot
 	}
 	return m
+}
+
+// loadDiffusers builds a component of a diffusers pipeline.
+func loadDiffusers(class string, c object, src Source) (*Model, error) {
+	switch class {
+	case "ZImageTransformer2DModel":
+		m, err := loadZImage(c, src)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", class, err)
+		}
+		return m, nil
+	}
+	return nil, fmt.Errorf("config.json: class %s is not supported; supported is ZImageTransformer2DModel", class)
 }

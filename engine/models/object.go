@@ -33,6 +33,14 @@ func (o object) integer(key string, def int) int {
 	return int(v)
 }
 
+// positive is integer, or def when the key's value is not above zero.
+func (o object) positive(key string, def int) int {
+	if n := o.integer(key, def); n > 0 {
+		return n
+	}
+	return def
+}
+
 func (o object) boolean(key string, def bool) bool {
 	if v, ok := o[key].(bool); ok {
 		return v

@@ -86,7 +86,7 @@ func qwenSliding(c *hf, i int) string {
 // every makes each n-th layer full and the others sliding.
 func every(n int) func(*hf, int) string {
 	return func(c *hf, i int) string {
-		if (i+1)%c.integer("sliding_window_pattern", n) == 0 {
+		if (i+1)%c.positive("sliding_window_pattern", n) == 0 {
 			return "full_attention"
 		}
 		return "sliding_attention"
@@ -94,7 +94,7 @@ func every(n int) func(*hf, int) string {
 }
 
 func gemma3Sliding(c *hf, i int) string {
-	return every(c.integer("_sliding_window_pattern", 6))(c, i)
+	return every(c.positive("_sliding_window_pattern", 6))(c, i)
 }
 
 func exaoneSliding(c *hf, i int) string {
@@ -112,7 +112,7 @@ func llama4Chunks(c *hf, i int) string {
 }
 
 func hybrid(c *hf, i int) string {
-	if (i+1)%c.integer("full_attention_interval", 4) == 0 {
+	if (i+1)%c.positive("full_attention_interval", 4) == 0 {
 		return "full_attention"
 	}
 	return "linear_attention"
@@ -127,7 +127,7 @@ func noRopeLayers(c *hf, i int, _ string) bool {
 	if l := c.floats("no_rope_layers"); i < len(l) {
 		return l[i] != 0
 	}
-	return (i+1)%c.integer("no_rope_layer_interval", 4) != 0
+	return (i+1)%c.positive("no_rope_layer_interval", 4) != 0
 }
 
 // What families add.

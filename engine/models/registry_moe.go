@@ -92,6 +92,9 @@ func latent(c *hf, d *DecoderConfig) error {
 		m := yarnMscale(all, p.float("factor", 1))
 		scale *= m * m
 	}
+	if !sizes(nope, dim, c.integer("v_head_dim", 0), c.integer("kv_lora_rank", 0)) {
+		return fmt.Errorf("latent attention of rank %d, heads of %d+%d and %d columns", c.integer("kv_lora_rank", 0), nope, dim, c.integer("v_head_dim", 0))
+	}
 	for i := range d.Layers {
 		d.Layers[i].MLA = &MLAConfig{Heads: c.integer("num_attention_heads", 0), Nope: nope, RopeDim: dim, VDim: c.integer("v_head_dim", 0),
 			KVRank: c.integer("kv_lora_rank", 0), Scale: float32(scale), Eps: 1e-6, Rope: r}
@@ -102,7 +105,7 @@ func latent(c *hf, d *DecoderConfig) error {
 
 func mimo(c *hf, d *DecoderConfig) error {
 	attentions(d, func(_ int, a *AttentionConfig) {
-		a.VDim = c.integer("v_head_dim", a.HeadDim)
+		a.VDim = c.positive("v_head_dim", a.HeadDim)
 		a.ValueScale = float32(c.float("attention_value_scale", 0))
 		a.KVHeads = 0 // by layer type: the projections say
 	})
@@ -133,7 +136,7 @@ func qwen3Next(c *hf, d *DecoderConfig) error {
 		l.Delta = &DeltaConfig{KeyHeads: c.integer("linear_num_key_heads", 0), ValueHeads: c.integer("linear_num_value_heads", 0),
 			KDim: c.integer("linear_key_head_dim", 0), VDim: c.integer("linear_value_head_dim", 0),
 			Kernel: c.integer("linear_conv_kernel_dim", 4), Eps: d.Norm.Eps}
-		if v := l.Delta; v.KeyHeads <= 0 || v.ValueHeads%v.KeyHeads != 0 || v.KDim <= 0 || v.VDim <= 0 || v.Kernel < 2 {
+		if v := l.Delta; !sizes(v.KeyHeads, v.ValueHeads, v.KDim, v.VDim) || v.ValueHeads%v.KeyHeads != 0 || v.Kernel < 2 || v.Kernel > 64 {
 			return fmt.Errorf("layer %d: linear attention of %+v", i, *v)
 		}
 	}

@@ -23,10 +23,13 @@ func loadVocoder(c object, src Source) (*Model, error) {
 	v := &vocoder{builder: newBuilder("Qwen3OmniMoeCode2Wav", src.Weights), hidden: c.integer("hidden_size", 0), groups: c.integer("num_quantizers", 0),
 		codes: c.integer("codebook_size", 0), eps: float32(c.float("rms_norm_eps", 1e-5)), rate: 1}
 	heads, layers, window := c.integer("num_attention_heads", 0), c.integer("num_hidden_layers", 0), c.integer("sliding_window", 0)
-	if v.hidden <= 0 || v.groups <= 0 || v.codes <= 0 || heads <= 0 || v.hidden%heads != 0 || layers <= 0 || window <= 0 {
+	if !sizes(v.hidden, v.groups, v.codes, heads, layers, window) || v.groups > 1000 || layers > 1000 || v.hidden%heads != 0 {
 		return nil, fmt.Errorf("hidden size %d, %d quantizers of %d codes, %d layers of %d heads, window %d", v.hidden, v.groups, v.codes, layers, heads, window)
 	}
 	a := AttentionConfig{Heads: heads, KVHeads: c.integer("num_key_value_heads", heads), HeadDim: c.integer("head_dim", v.hidden/heads), Window: window}
+	if !sizes(a.KVHeads, a.HeadDim) || heads%a.KVHeads != 0 {
+		return nil, fmt.Errorf("%d heads of %d columns, %d key-value heads", heads, a.HeadDim, a.KVHeads)
+	}
 	h := &hf{object: c, maxModelLen: src.MaxModelLen}
 	var err error
 	if a.Rope, err = h.rope("sliding_attention").rope(a.HeadDim, kernels.Half); err != nil {

@@ -154,6 +154,14 @@ func runStream(op kernels.Op) func(*Env) error {
 		return func(e *Env) error { return convTranspose1d(e, o) }
 	case *kernels.Snake:
 		return func(e *Env) error { return snake(e, o) }
+	case *kernels.TimestepEmbed:
+		return func(e *Env) error { return timestepEmbed(e, o) }
+	case *kernels.FillRows:
+		return func(e *Env) error { return fillRows(e, o) }
+	case *kernels.ScaleByRow:
+		return func(e *Env) error { return scaleByRow(e, o) }
+	case *kernels.FullAttention:
+		return func(e *Env) error { return fullAttention(e, o) }
 	}
 	return nil
 }
