@@ -19,8 +19,11 @@ type block struct {
 // touches, never the size of the pool.
 type pool struct {
 	blocks  []block
-	buckets []int32
 	free    int
+	buckets []int32 // the table: see bucketOf
+	used    int     // keys in it
+	low     int     // a power of two
+	split   int     // buckets below it are split already
 	caching bool
 	evicted func(b int32) // a block loses its hash: for KV events
 }
@@ -36,7 +39,7 @@ func newPool(n int, caching bool) *pool {
 		size *= 2
 	}
 	if caching {
-		p.buckets = make([]int32, size)
+		p.buckets, p.low = make([]int32, max(size, 2)), 1
 	}
 	return p
 }
@@ -120,7 +123,38 @@ func (p *pool) release(table []int32) {
 	}
 }
 
-func (p *pool) bucketOf(k key) *int32 { return &p.buckets[k[0]&uint64(len(p.buckets)-1)] }
+// bucketOf finds a key's bucket by linear hashing: low+split buckets are in use, and every new key splits one more. So the memory touched
+// follows the number of keys, not the size of the pool, and no insertion has to rebuild the table.
+func (p *pool) bucketOf(k key) *int32 {
+	i := k[0] & uint64(p.low-1)
+	if i < uint64(p.split) {
+		i = k[0] & uint64(2*p.low-1)
+	}
+	return &p.buckets[i]
+}
+
+// grow splits the next bucket when there are more keys than buckets.
+func (p *pool) grow() {
+	p.used++
+	if p.used <= p.low+p.split || p.low+p.split == len(p.buckets) {
+		return
+	}
+	old, bit := p.split, uint64(p.low)
+	if p.split++; p.split == p.low {
+		p.low, p.split = 2*p.low, 0
+	}
+	stay, move := &p.buckets[old], &p.buckets[old+int(bit)]
+	for b := *stay; b != 0; b = p.blocks[b].bucket {
+		if p.blocks[b].key[0]&bit == 0 {
+			*stay = b
+			stay = &p.blocks[b].bucket
+		} else {
+			*move = b
+			move = &p.blocks[b].bucket
+		}
+	}
+	*stay, *move = 0, 0
+}
 
 // find returns the block with this content that was cached first, 0 for none.
 func (p *pool) find(k key) int32 {
@@ -140,6 +174,7 @@ func (p *pool) cache(b int32, k key, n int) {
 		p.blocks[last].dup, x.dupPrev, p.blocks[first].dupLast = b, last, b
 		return
 	}
+	p.grow()
 	head := p.bucketOf(k)
 	x.bucket, *head = *head, b
 }
@@ -166,6 +201,7 @@ func (p *pool) evict(b int32) {
 	}
 	if x.dup == 0 {
 		*at = x.bucket
+		p.used--
 		return
 	}
 	heir := &p.blocks[x.dup]
@@ -178,7 +214,8 @@ func (p *pool) reset() bool {
 	if p.free != len(p.blocks)-1 {
 		return false
 	}
-	clear(p.buckets)
+	clear(p.buckets[:p.low+p.split])
+	p.used, p.low, p.split = 0, min(p.low, 1), 0
 	for i := range p.blocks {
 		p.blocks[i].hashed = 0
 	}

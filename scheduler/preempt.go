@@ -67,3 +67,21 @@ func (s *Scheduler) preempt(now clock.Time, q *seq, drop bool) {
 	s.enter(now, q)
 	s.preempted = append(s.preempted, q.id)
 }
+
+// breakDeadlock takes the blocks of the waiting request that would be served last, when nothing runs, nothing is in flight, and those who wait hold
+// the blocks that each of them lacks: several sessions or unparked requests. vLLM stays stuck there. A paused session may still
+// free the blocks by itself, so then it waits, as vLLM does.
+func (s *Scheduler) breakDeadlock(now clock.Time) bool {
+	if len(s.running) > 0 || s.flights > 0 || s.sessions > 0 || s.cfg.NonPreemptible {
+		return false
+	}
+	holders := s.holding.all()
+	if len(holders) < 2 {
+		return false
+	}
+	v := holders[len(holders)-1]
+	s.holding.remove([]*seq{v})
+	s.setDeferred(v, false)
+	s.preempt(now, v, false)
+	return true
+}

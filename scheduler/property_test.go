@@ -261,7 +261,9 @@ func (w *world) extend() {
 				seg = request.Segment{Last: true}
 				delete(w.session, id)
 			}
-			require.NoError(w.t, w.s.Extend(w.clk.Now(), id, seg))
+			if err := w.s.Extend(w.clk.Now(), id, seg); err != nil {
+				require.ErrorIs(w.t, err, scheduler.ErrPromptTooLong)
+			}
 			if !w.s.Has(id) {
 				delete(w.live, id)
 			}

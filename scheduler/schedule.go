@@ -39,11 +39,15 @@ func (s *Scheduler) ScheduleThrottled(now clock.Time, throttle bool) *Decision {
 		d.Held = HeldPaused
 	default:
 		d.Held = s.admitWaiting(now, d, &b)
+		for d.Held == HeldBlocks && s.breakDeadlock(now) {
+			d.Held = s.admitWaiting(now, d, &b)
+		}
 		if !b.deferring {
 			s.capacityBound = s.waiting.len()+s.holding.len() > s.deferred
 		}
 	}
 	s.conclude(d)
+	s.flights++
 	s.verifyState()
 	return d
 }

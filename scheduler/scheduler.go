@@ -54,6 +54,7 @@ type Scheduler struct {
 
 	placeholders []int32 // -1 for each speculative token
 	decisions    []*Decision
+	flights      int // decisions that are not updated yet
 	seqs         []seq // slab of records
 	outputs      [2]outputs
 	turn         int
@@ -133,9 +134,8 @@ func (s *Scheduler) newSeq(r *request.Request) *seq {
 	q := &s.seqs[0]
 	s.seqs = s.seqs[1:]
 	s.orders++
-	room := min(max(r.Sampling.MaxTokens, 0), 512, max(s.cfg.MaxModelLen-len(r.Prompt), 0)) + s.cfg.NumSpecTokens + 1
 	q.id, q.req, q.priority, q.arrival, q.order = r.ID, r, r.Priority, r.ArrivalOrder, s.orders
-	q.tokens = append(make([]int32, 0, len(r.Prompt)+room), r.Prompt...)
+	q.tokens = slices.Clone(r.Prompt)
 	q.client = r.Client
 	q.numPrompt, q.resumable, q.slot, q.stopToken = len(r.Prompt), r.Resumable, -1, -1
 	q.norecord = r.NoRecord || s.cfg.NoRecord
@@ -267,6 +267,21 @@ func (s *Scheduler) takeSlot(q *seq) {
 		q.slot = s.slots[len(s.slots)-1]
 		s.slots = s.slots[:len(s.slots)-1]
 		q.newSlot = true
+		s.reserve(q)
+	}
+}
+
+// maxReserve bounds the memory that a request gets in advance, in tokens: a default max_tokens is the whole context.
+const maxReserve = 1024
+
+// reserve makes room for a running request's coming tokens and blocks, so that decode steps do not allocate.
+func (s *Scheduler) reserve(q *seq) {
+	more := max(0, min(q.maxTokens-q.numOutput(), maxReserve, s.cfg.MaxModelLen-len(q.tokens))) + s.cfg.NumSpecTokens + 1
+	q.tokens = slices.Grow(q.tokens, more)
+	for g := range q.tables {
+		if want := ceilDiv(len(q.tokens)+more, s.groups[g].BlockSize) + 1; want > cap(q.tables[g]) {
+			q.tables[g] = slices.Grow(q.tables[g], want-len(q.tables[g]))
+		}
 	}
 }
 

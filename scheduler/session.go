@@ -10,7 +10,7 @@ import (
 
 // Extend gives a streaming-input session its next segment, or with Last the end marker. A session that is not paused queues it;
 // the marker ends a paused one as aborted, with a terminal output in the next Update. A parked request takes the tokens at once and stays
-// parked.
+// parked. A segment that does not fit into the maximum model length is refused, or, when it was queued, ends the session with an error.
 func (s *Scheduler) Extend(now clock.Time, id request.ID, seg request.Segment) error {
 	q := s.requests[id]
 	if q == nil {
@@ -31,12 +31,19 @@ func (s *Scheduler) Extend(now clock.Time, id request.ID, seg request.Segment) e
 		q.segments = append(q.segments, seg)
 	case seg.Last:
 		s.endSession(now, q)
+	case !s.fitsSegment(q, seg):
+		return fmt.Errorf("extending request %s by %d tokens to more than %d: %w", id, len(seg.Tokens), s.cfg.MaxModelLen, ErrPromptTooLong)
 	default:
 		s.sessions--
 		s.adopt(now, q, seg)
 		s.enter(now, q)
 	}
 	return nil
+}
+
+// fitsSegment reports whether a segment leaves room for an output token.
+func (s *Scheduler) fitsSegment(q *seq, seg request.Segment) bool {
+	return min(q.computed, len(q.tokens))+len(seg.Tokens) < s.cfg.MaxModelLen
 }
 
 // endSession ends a paused session at its end marker. Nobody runs it any more, so its end rides on the next Update.

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"fmt"
+
 	"omni-engine/engine/request"
 	"omni-engine/internal/clock"
 )
@@ -44,6 +46,7 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 	o.step.Stats = s.takeStats(o)
 	clear(d.seqs)
 	s.decisions = append(s.decisions, d)
+	s.flights--
 	s.verifyState()
 	return &o.step
 }
@@ -176,6 +179,13 @@ func (s *Scheduler) stop(now clock.Time, q *seq) (segment bool) {
 		if next.Last {
 			s.end(now, q)
 			return false
+		}
+		if !s.fitsSegment(q, next) {
+			o := s.terminalOutput(q, request.FinishError)
+			o.Err = fmt.Sprintf("the next segment makes the session longer than the maximum model length of %d tokens", s.cfg.MaxModelLen)
+			s.terminal = append(s.terminal, o)
+			s.end(now, q)
+			return true
 		}
 		s.adopt(now, q, next)
 	} else {
