@@ -95,7 +95,7 @@ func TestPromptLogprobsInParts(t *testing.T) {
 		b := device(t, o, p, logits)
 		b.submit(t, ask("other", 30, 20))
 		r := ask("a", 50, 4)
-		r.Sampling.PromptLogprobs, r.Sampling.Logprobs, r.SkipReadingPrefixCache = &three, &three, true
+		r.Sampling.PromptLogprobs, r.Sampling.Logprobs = &three, &three
 		u := all(t, b.submit(t, r))
 		require.Len(t, u.Logprobs, 4)
 		require.Len(t, u.Logprobs[0], 4)
@@ -120,6 +120,58 @@ func TestPromptLogprobsInParts(t *testing.T) {
 	async, _ := run(options{tokens: 13, depth: 2}, 5)
 	require.Equal(t, whole, async)
 	require.NotEqual(t, whole[1][0].Logprob, whole[2][0].Logprob)
+}
+
+// A prompt in the prefix cache is computed again, and a preemption does not give the prompt's logprobs twice.
+func TestPromptLogprobsComeOnceAndWhole(t *testing.T) {
+	b := device(t, options{blocks: 12}, hash(), 64)
+	for range 2 {
+		var streams []Stream
+		for i := range 4 {
+			r := ask(request.ID(fmt.Sprint("r", i)), 40, 50)
+			r.Sampling.PromptLogprobs = new(int)
+			streams = append(streams, b.submit(t, r))
+		}
+		preempted := 0
+		for _, s := range streams {
+			u := all(t, s)
+			require.Len(t, u.PromptLogprobs, 40)
+			preempted += u.Record.NumPreemptions
+		}
+		require.Positive(t, preempted)
+	}
+}
+
+// With one slot and two steps in flight, a request is admitted into the slot of an aborted one whose step still runs.
+func TestSlotOfAnAbortedRequestIsCleanForTheNext(t *testing.T) {
+	b := device(t, options{seqs: 1, depth: 2, tokens: 13}, hash(), 64)
+	for i := range 40 {
+		first := b.submit(t, ask("first", 10, 900))
+		r := ask("second", 40+i%3, 3)
+		r.Sampling.PromptLogprobs = new(int)
+		second := b.submit(t, r)
+		_, err := first.Next(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, b.Abort(request.FinishAbort, "first"))
+		u := all(t, second)
+		require.Equal(t, request.FinishLength, u.Output.Finish)
+		require.Len(t, u.PromptLogprobs, len(r.Prompt))
+		for k, l := range u.PromptLogprobs[1:] {
+			require.Equal(t, r.Prompt[k+1], l[0].ID)
+		}
+		all(t, first)
+	}
+}
+
+// State in a slot starts afresh for each owner of the slot, and after a preemption.
+func TestRecurrentStateIsResetWithItsSlot(t *testing.T) {
+	program := func() *enginetest.Program { p := hash(); p.Recurrent = true; return p }
+	want, _ := answers(t, device(t, options{seqs: 1, tokens: 512, noPrefix: true}, program(), 64))
+	for _, depth := range []int{1, 2} {
+		got, some := answers(t, device(t, options{blocks: 14, depth: depth, noPrefix: true}, program(), 64))
+		require.Positive(t, some)
+		require.Equal(t, want, got)
+	}
 }
 
 func TestPromptLogprobsOfOneTokenPrompt(t *testing.T) {

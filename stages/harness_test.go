@@ -87,7 +87,7 @@ type options struct {
 	seqs, tokens, blocks, maxLen int
 	depth                        int
 	runner                       *enginetest.Runner
-	noRecord                     bool
+	noRecord, noPrefix           bool
 	inputWait, stall             time.Duration
 	inboxWait                    func(clock.Span)
 	interval                     int

@@ -285,15 +285,15 @@ func TestPS36InputThatNeverComes(t *testing.T) {
 
 func TestDeliveredInputUnparks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t, options{inputWait: time.Minute})
+		b := start(t, options{inputWait: 31 * time.Second})
 		defer b.stop(t)
-		r := ask("a", 4, 2)
+		r := ask("a", 4, 201)
 		r.Wait = request.WaitInput
 		s := b.submit(t, r)
 		time.Sleep(30 * time.Second)
 		require.NoError(t, b.Core().Deliver("a", request.Payload{Last: true}))
 		u := all(t, s)
-		require.Equal(t, []any{30000.0, 10.0, 10.0, 0}, fields(u.Record), "queued includes the wait for the input (PS-30)")
+		require.Equal(t, []any{30000.0, 10.0, 2000.0, 0}, fields(u.Record), "the deadline is over with the delivery; queued includes the wait for the input (PS-30)")
 		ledgerExact(t, u.Record)
 		d, _ := u.Record.Ledger.Part(request.StateWaitingInput).Get()
 		require.Equal(t, 30*time.Second, d)
@@ -451,4 +451,41 @@ func TestPauseHoldsRequestsAndResumeGoesOn(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok)
 	})
+}
+
+// An aborted request's deadline is no later request's, even under the same id.
+func TestDeadlineEndsWithItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, options{inputWait: time.Minute})
+		defer b.stop(t)
+		r := ask("a", 4, 10)
+		r.Wait = request.WaitInput
+		s := b.submit(t, r)
+		time.Sleep(59 * time.Second)
+		require.NoError(t, b.Abort(request.FinishAbort, "a"))
+		all(t, s)
+		require.Equal(t, request.FinishLength, all(t, b.submit(t, ask("a", 4, 200))).Record.Finish)
+	})
+}
+
+// When nothing runs and the head of the queue does not fit, the core waits for a message; it does not spin (time would stand
+// still in the bubble).
+func TestBlockedQueueDoesNotSpin(t *testing.T) {
+	for _, depth := range []int{1, 2, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			b := start(t, options{blocks: 8, depth: depth})
+			defer b.stop(t)
+			r := ask("s", 60, 3)
+			r.Resumable = true
+			session := b.submit(t, r)
+			time.Sleep(time.Second) // parked now, and it keeps four of seven blocks
+			big := b.submit(t, ask("big", 90, 2))
+			time.Sleep(time.Hour)
+			require.Equal(t, 1, b.Snapshot().Stats.Waiting)
+			require.NoError(t, b.Health())
+			require.NoError(t, b.Extend("s", marker))
+			all(t, session)
+			require.Equal(t, request.FinishLength, all(t, big).Record.Finish)
+		})
+	}
 }

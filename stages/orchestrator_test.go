@@ -110,7 +110,7 @@ func TestQueueLimitsCountEverySequence(t *testing.T) {
 		_, err = o.Submit(context.Background(), ask("e", 4, 6))
 		require.ErrorAs(t, err, &full)
 		require.Equal(t, LimitTokens, full.Limit)
-		time.Sleep(2 * stepTime) // its first output
+		time.Sleep(3*stepTime + stepTime/2) // past its first output
 		_, err = o.Submit(context.Background(), ask("e", 4, 6))
 		require.NoError(t, err)
 	})

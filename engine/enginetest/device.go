@@ -16,6 +16,7 @@ type Program struct {
 	Vocab, BlockSize int
 	Groups           int
 	Windows          []int // of each group; 0: full
+	Recurrent        bool  // the answer also depends on a state in the slot, as a recurrent layer's does
 
 	// Most rows of logits that one submit asked for.
 	MostLogits int
@@ -41,7 +42,7 @@ func (p *Program) window(g int) int {
 
 // NewStates allocates the cache.
 func (p *Program) NewStates(plan kernels.MemoryPlan) (kernels.States, error) {
-	s := &states{plan: plan, last: make([]int32, plan.Slots)}
+	s := &states{plan: plan, last: make([]int32, plan.Slots), roll: make([]uint64, plan.Slots)}
 	for range p.Groups {
 		s.cache = append(s.cache, make([]int32, plan.Blocks*p.BlockSize))
 	}
@@ -66,6 +67,7 @@ type states struct {
 	plan  kernels.MemoryPlan
 	cache [][]int32
 	last  []int32 // of each slot
+	roll  []uint64
 }
 
 func (s *states) Capacity(int) (blocks, slots int)  { return s.plan.Blocks, s.plan.Slots }
@@ -125,11 +127,16 @@ func (s *step) Wait(context.Context) (*kernels.Result, error) {
 
 func (s *step) write(r int) error {
 	b := &s.b
+	roll := &s.s.roll[b.Slots[r]]
+	if b.Flags[r]&kernels.RowFirst != 0 {
+		*roll = 0
+	}
 	for t := b.QueryStart[r]; t < b.QueryStart[r+1]; t++ {
 		tok, pos := b.Tokens[t], int(b.Positions[0][t])
 		if tok < 0 {
 			tok = s.s.last[b.Slots[r]]
 		}
+		*roll = (*roll ^ uint64(tok+1)) * 1099511628211
 		for g := range s.s.cache {
 			at, err := s.at(g, r, pos)
 			if err != nil {
@@ -170,6 +177,9 @@ func (s *step) answer(l int) (tok int32, lp kernels.Logprobs, err error) {
 			}
 			mix(uint64(s.s.cache[g][at]))
 		}
+	}
+	if s.p.Recurrent {
+		mix(s.s.roll[s.b.Slots[r]])
 	}
 	lp.Values = []float32{-float32(h>>40) / (1 << 24)} // of the sequence alone
 	if how.Temperature > 0 {
