@@ -18,7 +18,7 @@ import (
 // FuzzConfig: a config.json is downloaded. Whatever it says, Load answers with a module that validates or an error; it never panics.
 func FuzzConfig(f *testing.F) {
 	var weights []models.Weights
-	for _, dir := range []string{"tiny/llama_default", "tiny/gemma3_text", "tiny/deepseek_v2", "tiny/qwen3_next", "tiny/gpt_oss", "tiny/mixtral", "tiny_qwen3_omni", "tiny_zimage/transformer"} {
+	for _, dir := range []string{"tiny/llama_default", "tiny/gemma3_text", "tiny/deepseek_v2", "tiny/qwen3_next", "tiny/gpt_oss", "tiny_qwen3_omni", "tiny_zimage/transformer"} {
 		dir = filepath.Join("testdata", dir)
 		config, err := os.ReadFile(filepath.Join(dir, "config.json"))
 		require.NoError(f, err)

@@ -18,11 +18,11 @@ type talker struct {
 
 // predictor is the code predictor: a small decoder that runs over the frame's own positions.
 type predictor struct {
-	layers               int
-	attention            AttentionConfig
-	act                  kernels.Act
-	norm                 NormConfig
-	hidden, vocab, inner int
+	layers        int
+	attention     AttentionConfig
+	act           kernels.Act
+	norm          NormConfig
+	hidden, vocab int
 }
 
 // loadTalker builds the talker. A step takes rows named "embeds" for the prompt; after it, the sum of the embeddings of the request's last

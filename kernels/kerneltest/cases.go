@@ -23,7 +23,7 @@ func Cases() []Case {
 	out = append(out, attentions()...)
 	out = append(out, mixtures()...)
 	out = append(out, recurrences()...)
-	return out
+	return append(out, streams()...)
 }
 
 // maker builds a one-entry module whose first operation embeds the tokens in a buffer of the given width.

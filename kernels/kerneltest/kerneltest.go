@@ -54,6 +54,7 @@ type Case struct {
 	Name    string
 	Module  *kernels.Module
 	Batches []kernels.Batch
+	Scalars []float32 // of each call
 }
 
 // Outputs are what one batch gave.
@@ -87,15 +88,16 @@ func Run(t testing.TB, d kernels.Device, c Case) []Outputs {
 	require.NoError(t, err)
 	var out []Outputs
 	for _, b := range c.Batches {
-		out = append(out, runBatch(t, c.Module, step, b))
+		out = append(out, runBatch(t, c, step, b))
 	}
 	return out
 }
 
-func runBatch(t testing.TB, m *kernels.Module, step kernels.Step, b kernels.Batch) Outputs {
+func runBatch(t testing.TB, c Case, step kernels.Step, b kernels.Batch) Outputs {
+	m := c.Module
 	Fill(step.Batch(), b)
 	for e := range m.Entries {
-		require.NoError(t, step.Submit(kernels.Call{Entry: e}))
+		require.NoError(t, step.Submit(kernels.Call{Entry: e, Scalars: c.Scalars}))
 	}
 	res, err := step.Wait(context.Background())
 	require.NoError(t, err)
