@@ -13,7 +13,6 @@ type session struct {
 	parked bool // the last segment's final output was processed, no update is there
 	marked bool // the end marker was given
 	queue  []segment
-	prompt int                  // prompt tokens so far
 	last   request.FinishReason // of the last completed segment
 }
 
