@@ -1,0 +1,50 @@
+// dot1.h: the same products in plain C.
+#include "scales.h"
+
+static int quant_at(int fmt, const uint8_t *q, int r, int i) {
+	int j = i / 4, v;
+	if (fmt == W_Q8_0) return q[j * 64 + r * 4 + i % 4];
+	v = q[j % 4 * 64 + r * 4 + i % 4] >> (j / 4 * 4) & 15;
+	if (fifth(fmt)) {
+		uint64_t m;
+		memcpy(&m, q + 256 + j * 8, 8);
+		v |= (int)(m >> (r * 4 + i % 4) & 1) << 4;
+	}
+	if (fmt == W_Q6_K) v |= (q[256 + j / 4 * 64 + r * 4 + i % 4] >> (j % 4 * 2) & 3) << 4;
+	return v;
+}
+
+static void dot_tile(const Weight *w, int tile, const uint8_t *a, int T, row16 *o) {
+	const uint8_t *x = w->p + (size_t)tile * (size_t)w->stride;
+	const int fmt = w->fmt;
+	Tail l = tail_of(fmt, x, w->nb);
+	memset(o, 0, sizeof(row16) * (size_t)T);
+	for (int b = 0; b < w->nb; b++, a += PANEL_BYTES, x += quant_bytes(fmt)) {
+		float d[2][16], m[2][16];
+		for (int h = 0; h < 2; h++) {
+			V dv = fmt == W_Q6_K ? scale_d6(l, b, h) : scale_d(fmt, l, b);
+			v_store(d[h], dv);
+			v_store(m[h], fmt == W_Q6_K ? v_mul(dv, v_set(-32)) : scale_m(fmt, l, b, dv));
+		}
+		for (int r = 0; r < 16; r++) {
+			int q[32];
+			for (int i = 0; i < 32; i++) q[i] = quant_at(fmt, x, r, i);
+			for (int t = 0; t < T; t++) {
+				const int8_t *k = (const int8_t *)a + t * 32;
+				float da = ((const float *)(a + PANEL_D))[t], ds = ((const float *)(a + PANEL_DS))[t];
+				int lo = 0, hi = 0;
+				for (int i = 0; i < 16; i++) lo += q[i] * k[i];
+				for (int i = 16; i < 32; i++) hi += q[i] * k[i];
+				if (fmt == W_Q6_K) {
+					float low = da * (float)((const int16_t *)(a + PANEL_LO))[t];
+					o[t][r] += (float)lo * (d[0][r] * da) + m[0][r] * low;
+					o[t][r] += (float)hi * (d[1][r] * da) + m[1][r] * (ds - low);
+				} else o[t][r] += (float)(lo + hi) * (d[0][r] * da) + m[0][r] * ds;
+			}
+		}
+	}
+}
+
+static void dot(const Weight *w, int tile, int nt, const uint8_t *a, int T, tile_out *o) {
+	for (int i = 0; i < nt; i++) dot_tile(w, tile + i, a, T, o[i]);
+}

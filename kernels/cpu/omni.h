@@ -1,0 +1,244 @@
+// omni.h: what the C side of the CPU backend shares: packed weights, activation panels, phases, and the table of one
+// dispatch level.
+#pragma once
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+// Element formats of packed weights. The block formats hold ggml's blocks bit for bit, regrouped.
+enum { W_F32, W_F16, W_BF16, W_Q4_0, W_Q4_1, W_Q5_0, W_Q5_1, W_Q8_0, W_Q4_K, W_Q5_K, W_Q6_K, W_EXP, W_EXP16 };
+
+// A packed matrix of n outputs by k inputs: tiles of 16 outputs, an even number of them, the missing outputs zero.
+// Floats: [k][16]. Blocks of 32 k: first all quants [k/32][quant_bytes], then the scales (see scale_bytes):
+//   nibbles   four vectors of 64 bytes; vector j holds for output r at bytes 4r..4r+3 the k 4j..4j+3 (low) and 16+4j.. (high)
+//   fifth bit eight 64-bit masks; mask j has bit 4r+i for output r and k 4j+i
+//   two bits  (Q6_K) two vectors; in byte 4r+i of vector p, bits 2s..2s+1 belong to k 4(4p+s)+i
+//   bytes     (Q8_0) eight vectors in the order of k, xor 0x80
+typedef struct {
+	uint8_t *p;
+	int64_t stride; // bytes a tile
+	int32_t n, k, nb, fmt;
+} Weight;
+
+static inline int is_float(int fmt) { return fmt <= W_BF16; }
+
+static inline size_t quant_bytes(int fmt) {
+	switch (fmt) {
+	case W_Q4_0: case W_Q4_1: case W_Q4_K: return 256;
+	case W_Q5_0: case W_Q5_1: case W_Q5_K: return 320;
+	case W_Q6_K: return 384;
+	}
+	return 512;
+}
+
+// Scales of a tile: f16 d[nb][16], then f16 m[nb][16] (Q4_1, Q5_1); K-quants: u8 [nb][scale 16, min 16], then
+// f16 [nb/8][d 16, dmin 16]; Q6_K: i8 [nb][16 of the first half, 16 of the second], then f16 d[nb/8][16].
+static inline size_t scale_bytes(int fmt, int nb) {
+	switch (fmt) {
+	case W_Q4_1: case W_Q5_1: return (size_t)nb * 64;
+	case W_Q4_K: case W_Q5_K: return (size_t)nb * 32 + (size_t)nb / 8 * 64;
+	case W_Q6_K: return (size_t)nb * 32 + (size_t)nb / 8 * 32;
+	}
+	return (size_t)nb * 32;
+}
+
+static inline size_t tile_bytes(int fmt, int k) {
+	if (is_float(fmt)) return (size_t)k * 16 * (fmt == W_F32 ? 4 : 2);
+	size_t s = (size_t)(k / 32) * quant_bytes(fmt) + scale_bytes(fmt, k / 32);
+	return (s + 63) & ~(size_t)63;
+}
+
+// Activations for block formats lie in panels of 6 tokens. Per panel and 32-k block 256 bytes:
+// int8 q[6][32], f32 d[6], f32 d*sum(q)[6], i16 sum(q[0..15])[6]. Each producer writes whole cache lines of its own.
+enum { PANEL = 6, PANEL_BYTES = 256, PANEL_D = 192, PANEL_DS = 216, PANEL_LO = 240 };
+
+// A buffer of a step: float rows (ld floats apart, a multiple of 32) and its panels; either may be absent.
+typedef struct {
+	float *f;
+	uint8_t *q;
+	int32_t ld, nb, width, rows_kind;
+} Buf;
+
+static inline uint8_t *panel(const Buf *b, int t, int block) {
+	return b->q + ((size_t)(t / PANEL) * b->nb + block) * PANEL_BYTES;
+}
+
+enum { ROWS_TOKENS, ROWS_LOGITS, ROWS_REQUESTS };
+
+// A paged cache of one layer. Block b of the group lies at base + b*block_stride; its pages of 16 tokens follow each other, a
+// page holds per head K [kdim][16] and V [16][vdim].
+typedef struct {
+	uint8_t *base;
+	int64_t block_stride;
+	int32_t block_size, heads, kdim, vdim, group, half; // half: f16, else f32
+} Cache;
+
+typedef struct {
+	int32_t *start, *blocks;
+} Table;
+
+// One step's batch. The first part is filled by Go, the rest by batch_prepare.
+typedef struct {
+	int32_t T, R, L, groups;
+	int32_t *tokens, *pos[3], *qstart, *seqlens, *logit_rows;
+	Table tables[16];
+	int32_t *row;   // [T] request of each token
+	int32_t *kvpos; // [T] position in the cache
+	struct RowTile *tiles;
+	int32_t ntiles[2], tile_rows; // of the two GQA ratios in use
+} Batch;
+
+// Query rows of one request and KV head that one attention unit serves: pairs (token, head of the group) [p0, p0+n) in token order.
+typedef struct RowTile {
+	int32_t row, p0, n;
+} RowTile;
+
+typedef struct {
+	double *freq, *long_freq; // [n]
+	uint8_t *axis;            // [n] or null
+	int32_t n, long_from;
+	float factor, long_factor;
+	float *cos, *sin; // [tokens][n16]
+	int32_t n16;      // n rounded up to 16
+} RopeTable;
+
+enum { ACT_IDENTITY, ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_RELU2, ACT_SIGMOID, ACT_TANH, ACT_EXP, ACT_SOFTPLUS, ACT_QUICK };
+
+enum { P_ROPE_TABLE, P_EMBED, P_NORM, P_LINEAR, P_ATTENTION, P_QUANTISE, P_ROPE, P_KV_WRITE, P_BINARY, P_UNARY, P_GATED,
+	P_COPY, P_GATHER, P_LOGITS, P_KINDS };
+
+// What a linear does with its outputs.
+enum { E_STORE, E_ADD, E_HEAD_Q, E_HEAD_K, E_HEAD_V, E_GATED };
+
+// A run of a linear's units: unit u of the run computes tiles [u*tiles, (u+1)*tiles) of w (and of w2 for gated outputs).
+typedef struct {
+	Weight w, w2;
+	const float *bias, *bias2; // padded to whole tiles, or null
+	int32_t units, tiles, epilogue;
+	Buf *out;
+	int32_t column; // of the first output in out
+	// E_STORE: f = act(y*scale)*post + offset, clamped; E_ADD: out += alpha*y
+	int32_t act;
+	float scale, post, offset, clamp, alpha;
+	// heads: optional norm over the head, then rope
+	const float *norm;
+	float eps;
+	int32_t norm_on, head_dim, rot_from, rot_dim, rot_pair;
+	RopeTable *rope;
+	Cache *cache;
+} Segment;
+
+typedef struct Phase {
+	int32_t kind, rows; // rows: ROWS_*
+	Buf *in, *in2, *out;
+	// linear
+	Segment *seg;
+	int32_t nseg, units;
+	// norm: residual (out2 += alpha*norm(in)) before, gather through the logit rows
+	const float *weight, *bias, *weight2, *bias2;
+	float eps, eps2, alpha;
+	int32_t norm_kind, group_size, norm_kind2, gather, add_first, weight_whole;
+	Buf *res;
+	// attention
+	Cache *cache;
+	int32_t heads, kv_heads, window, chunk, tile_list;
+	float scale, softcap, post, offset, clamp;
+	const float *sinks;
+	// rope, copy, element-wise
+	RopeTable *rope;
+	int32_t head_dim, rot_from, rot_dim, rot_pair, act, op;
+	int32_t groups, width, in_stride, in_from, out_stride, out_from;
+	Weight table;
+	struct LogitWork *logits;
+} Phase;
+
+// One row's question to the logits, and the answer.
+typedef struct {
+	int32_t want;  // 0: argmax only, 1: also the log-sum-exp and the rank of target, and the best
+	int32_t target; // -1: the argmax
+	int32_t nbest;
+	int32_t argmax, nan, rank;
+	float max, target_value;
+	double lse;
+	int32_t *best_ids;
+	float *best_values;
+} LogitRow;
+
+// How to sample a row; lists may be null.
+typedef struct {
+	int32_t skip, edits, top_k, has_allowed; // edits: the logits change before the choice
+	float temperature, top_p, min_p, presence, frequency, repetition;
+	double u; // uniform in [0, 1)
+	const uint32_t *mask;
+	const int32_t *prompt, *output, *banned, *allowed, *bias_ids;
+	const float *bias;
+	int32_t nprompt, noutput, nbanned, nallowed, nbias;
+	int32_t token, status;
+} SampleRow;
+
+typedef struct LogitWork {
+	LogitRow *rows;
+	SampleRow *samples;
+	int32_t vocab;
+} LogitWork;
+
+typedef float row16[16];
+typedef row16 tile_out[PANEL];
+
+// Scratch of one thread.
+enum { MAX_UNIT_TILES = 32 };
+typedef struct {
+	uint8_t *expand;      // bytes and scales of a unit's tiles
+	float *scores;        // attention
+	float *logits;        // [vocab], then counts [vocab] of zeros, then candidates [vocab]
+	tile_out *out;        // [2*MAX_UNIT_TILES]
+} Scratch;
+
+typedef struct Exec {
+	const struct Level *lv;
+	Batch *b;
+	Scratch *scratch; // [threads]
+	int32_t threads;
+	int32_t rope_tables;
+} Exec;
+
+typedef void (*PhaseFn)(const Exec *, const Phase *, int unit, int thread);
+
+typedef struct Level {
+	const char *name;
+	int32_t att_rows, expand_from; // query rows of an attention unit; tokens from which tiles are expanded
+	PhaseFn run[P_KINDS];
+	// for tests and benchmarks: nt (1 or 2) tiles by T (at most PANEL) tokens of one panel / of float rows
+	void (*dot)(const Weight *, int tile, int nt, const uint8_t *a, int T, tile_out *o);
+	void (*fdot)(const Weight *, int tile, int nt, const float *x, int ld, int T, tile_out *o);
+	void (*expand)(const Weight *, int tile, uint8_t *to);
+	void (*dot_expanded)(const Weight *, const uint8_t *x, const uint8_t *y, const uint8_t *a, int T, tile_out *o);
+	void (*quantise)(const float *x, Buf *to, int t);
+	void (*row)(const Weight *, int row, float *to);
+} Level;
+
+extern const Level level_avx512, level_avxvnni, level_avx2, level_scalar;
+const Level *level_find(const char *name); // null when this machine lacks it; "" the best
+
+// phases.c
+int phase_units(const Exec *, const Phase *, int *chunk);
+int linear_splits(const Phase *, int rows, int threads);
+void batch_prepare(Batch *, int tile_rows, int ratio0, int ratio1);
+
+// pack.c
+void pack_rows(Weight *w, int dtype, const uint8_t *raw, int from, int to);
+void *arena_alloc(size_t bytes);
+void arena_string_free(char *);
+void arena_free(void *p, size_t bytes);
+
+// pool.c
+typedef struct Pool Pool;
+Pool *pool_new(int threads, int spin);
+void pool_free(Pool *);
+void pool_quiesce(Pool *); // returns when no thread looks at an earlier run's memory
+int pool_run(Pool *, Exec *, const Phase *phases, int n);
+void pool_for(Pool *, void (*fn)(void *arg, int unit, int thread), void *arg, int units);
+double omni_now(void);

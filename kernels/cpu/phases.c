@@ -1,0 +1,82 @@
+//go:build cgo && linux && amd64
+
+// phases.c: how much work a phase is, the batch's derived lists, and which levels this machine has.
+#include "omni.h"
+#include <cpuid.h>
+
+int linear_splits(const Phase *p, int M, int threads) {
+	// Few units leave threads idle at a phase's end: cut the tokens too. Each part unpacks the weights again, so parts stay large.
+	int splits = 1;
+	while (M / (splits + 1) >= 24 && p->units * splits < 8 * threads) splits++;
+	if (splits == 1 && M >= 16 && p->units < 12 * threads) splits = 2;
+	return splits;
+}
+
+static int rows_of(const Exec *e, const Phase *p) {
+	return p->rows == ROWS_LOGITS ? e->b->L : p->rows == ROWS_REQUESTS ? e->b->R : e->b->T;
+}
+
+int phase_units(const Exec *e, const Phase *p, int *chunk) {
+	int M = rows_of(e, p);
+	*chunk = 1;
+	switch (p->kind) {
+	case P_LINEAR: {
+		if (M == 0) return 0;
+		int n = p->units * linear_splits(p, M, e->threads);
+		int c = n / (4 * e->threads);
+		*chunk = M <= 4 ? (c < 1 ? 1 : c > 32 ? 32 : c) : M <= 16 && n > 16 * e->threads ? 2 : 1;
+		return n;
+	}
+	case P_ATTENTION: return e->b->ntiles[p->tile_list] * p->kv_heads;
+	case P_LOGITS: return M;
+	}
+	*chunk = M >= 12 * e->threads ? PANEL : 1;
+	return M;
+}
+
+// tile_rows: query rows of an attention unit; ratios: query heads per KV head of the module's attentions (0: none).
+void batch_prepare(Batch *b, int tile_rows, int ratio0, int ratio1) {
+	int ratios[2] = {ratio0, ratio1}, n = 0;
+	for (int r = 0; r < b->R; r++) {
+		int len = b->qstart[r + 1] - b->qstart[r];
+		for (int i = 0; i < len; i++) {
+			b->row[b->qstart[r] + i] = r;
+			b->kvpos[b->qstart[r] + i] = b->seqlens[r] - len + i;
+		}
+	}
+	for (int k = 0; k < 2; k++) {
+		int from = n;
+		for (int r = 0; ratios[k] && r < b->R; r++) {
+			int pairs = (b->qstart[r + 1] - b->qstart[r]) * ratios[k];
+			for (int p = 0; p < pairs; p += tile_rows) b->tiles[n++] = (RowTile){r, p, pairs - p < tile_rows ? pairs - p : tile_rows};
+		}
+		b->ntiles[k] = n - from;
+	}
+}
+
+// The instructions and the registers that the kernel saves (XGETBV).
+typedef struct {
+	int avx2, vnni256, vnni512;
+} Features;
+
+static Features features(void) {
+	Features f = {0, 0, 0};
+	unsigned a, b, c, d, lo, hi;
+	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA) || !(c & bit_F16C) || !(c & bit_POPCNT)) return f;
+	__asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+	if ((lo & 6) != 6 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return f;
+	f.avx2 = (b & bit_AVX2) != 0;
+	int wide = (bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
+	f.vnni512 = f.avx2 && (lo & 0xe6) == 0xe6 && ((int)b & wide) == wide && (c & bit_AVX512VNNI);
+	unsigned a1, b1, c1, d1;
+	if (a >= 1 && __get_cpuid_count(7, 1, &a1, &b1, &c1, &d1)) f.vnni256 = f.avx2 && (a1 & (1u << 4));
+	return f;
+}
+
+const Level *level_find(const char *name) {
+	Features f = features();
+	const Level *have[4] = {f.vnni512 ? &level_avx512 : 0, f.vnni256 ? &level_avxvnni : 0, f.avx2 ? &level_avx2 : 0, &level_scalar};
+	for (int i = 0; i < 4; i++)
+		if (have[i] && (!*name || !strcmp(name, have[i]->name))) return have[i];
+	return 0;
+}
