@@ -259,7 +259,7 @@ func (c *Config) admissionCap(g GroupSpec) int {
 	if g.Kind != SlidingWindow {
 		return int(^uint(0) >> 1)
 	}
-	tokens := min(g.Window-1+c.MaxConcurrentBatches*c.MaxNumBatchedTokens, c.MaxModelLen)
+	tokens := min(g.Window-1+c.MaxConcurrentBatches*c.MaxNumBatchedTokens+c.NumLookaheadTokens, c.MaxModelLen)
 	return ceilDiv(tokens, g.BlockSize) + 1
 }
 

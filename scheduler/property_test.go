@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -208,7 +209,7 @@ func (w *world) schedule() {
 	require.LessOrEqual(w.t, total, w.cfg.MaxNumBatchedTokens)
 	require.LessOrEqual(w.t, d.Running, w.cfg.MaxNumSeqs)
 	if len(w.flights) == 1 && total == 0 && len(d.Preempted) == 0 && w.holders == 0 && w.s.Pause() == scheduler.Unpaused {
-		require.Zero(w.t, work.Running+work.Waiting, "no progress with work: %s", d)
+		require.Zero(w.t, work.Running+work.Waiting, "no progress with work: %s, %+v", d, w.cfg)
 	}
 }
 
@@ -323,7 +324,7 @@ func (w *world) drain() {
 	clear(w.session)
 	w.holders = 0
 	for i := 0; w.s.HasRequests() || len(w.flights) > 0; i++ {
-		require.Less(w.t, i, 20000, "no end in sight: %v", w.s.IDs())
+		require.Less(w.t, i, 5000, "no end in sight: %v, %+v\n%s", w.s.IDs(), w.cfg, strings.Join(w.log[max(0, len(w.log)-6):], "\n"))
 		if w.s.HasRequests() {
 			w.schedule()
 		}

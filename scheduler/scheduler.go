@@ -54,7 +54,7 @@ type Scheduler struct {
 
 	placeholders []int32 // -1 for each speculative token
 	decisions    []*Decision
-	flights      int // decisions that are not updated yet
+	flights      int   // decisions that are not updated yet
 	seqs         []seq // slab of records
 	outputs      [2]outputs
 	turn         int
