@@ -210,7 +210,10 @@ const stallAfter = time.Minute
 // startCore starts the engine core and the pipeline around it.
 func (a *app) startCore(cfg *config.Serve, src *source, m *models.Model, asm *engine.Assembly, name string, maxLen int, log *slog.Logger) error {
 	sink := a.metrics.Sink(0, 0)
-	if cfg.LogStats {
+	switch {
+	case !cfg.Recording():
+		sink = record.Discard{}
+	case cfg.LogStats:
 		sink = stagelog.NewSink(sink, log)
 	}
 	depth := 1

@@ -127,12 +127,3 @@ func announce(cfg *config.Serve, l net.Listener, log *slog.Logger) error {
 	}
 	return nil
 }
-
-func newLogger(cfg *config.Serve, w io.Writer) *slog.Logger {
-	level := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warning": slog.LevelWarn, "error": slog.LevelError}[cfg.LogLevel]
-	o := &slog.HandlerOptions{Level: level}
-	if cfg.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
-	}
-	return slog.New(slog.NewTextHandler(w, o))
-}

@@ -27,7 +27,7 @@ for chunk in stream:
     usage = chunk.usage or usage
 check("streamed completion is the same text", text == greedy and usage.completion_tokens == 8)
 
-ask = [{"role": "user", "content": "What is the capital of France?"}]
+ask = [{"role": "user", "content": "Name the capital of France."}]
 r = c.chat.completions.create(model="smollm2", messages=ask, max_tokens=24, temperature=0)
 check("chat", "Paris" in r.choices[0].message.content and r.choices[0].finish_reason == "stop")
 answer = r.choices[0].message.content
