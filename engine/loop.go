@@ -154,7 +154,7 @@ func (c *EngineCore) finish(f flightStep) {
 		c.abortsMeanwhile()
 	}
 	out := c.sched.Update(c.clock.Now(), f.decision, res)
-	c.account(&out.Stats)
+	c.account(out)
 	c.publish()
 	if news || len(out.Outputs) > 0 {
 		c.still = 0
@@ -210,9 +210,16 @@ func (c *EngineCore) rest() {
 	}
 }
 
-// account adds a step's counters to the core's totals.
-func (c *EngineCore) account(s *request.SchedulerStats) {
-	t := &c.totals
+// account adds a step to the core's totals.
+func (c *EngineCore) account(so *request.StepOutputs) {
+	t, s := &c.totals, &so.Stats
+	for i := range so.Outputs {
+		o := &so.Outputs[i]
+		t.GenerationTokens += uint64(len(o.NewTokens))
+		if o.Prefill != nil {
+			t.PromptTokens += uint64(o.Prefill.Computed)
+		}
+	}
 	t.PrefixQueries += uint64(s.PrefixQueries)
 	t.PrefixHits += uint64(s.PrefixHits)
 	t.Preemptions += uint64(s.Preemptions)

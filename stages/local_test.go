@@ -489,3 +489,22 @@ func TestBlockedQueueDoesNotSpin(t *testing.T) {
 		})
 	}
 }
+
+func TestTotalsOfTheSnapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, options{tokens: 8})
+		defer b.stop(t)
+		for _, id := range []request.ID{"a", "b"} { // the second finds two blocks of its prompt in the cache
+			r := ask("x", 40, 5)
+			r.ID = id
+			all(t, b.submit(t, r))
+		}
+		synctest.Wait()
+		got := b.Snapshot().Totals
+		require.EqualValues(t, 10, got.GenerationTokens)
+		require.EqualValues(t, 40+40-32, got.PromptTokens, "without those from the cache")
+		require.EqualValues(t, 80, got.PrefixQueries)
+		require.EqualValues(t, 32, got.PrefixHits)
+		require.EqualValues(t, b.Snapshot().Step, got.GenerationTokens+4, "four steps were prefill chunks without output")
+	})
+}
