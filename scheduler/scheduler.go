@@ -278,6 +278,9 @@ const maxReserve = 1024
 func (s *Scheduler) reserve(q *seq) {
 	more := max(0, min(q.maxTokens-q.numOutput(), maxReserve, s.cfg.MaxModelLen-len(q.tokens))) + s.cfg.NumSpecTokens + 1
 	q.tokens = slices.Grow(q.tokens, more)
+	if s.cfg.EnablePrefixCaching {
+		q.hashes = slices.Grow(q.hashes, (len(q.tokens)+more)/s.hashSize+1-len(q.hashes))
+	}
 	for g := range q.tables {
 		if want := ceilDiv(len(q.tokens)+more, s.groups[g].BlockSize) + 1; want > cap(q.tables[g]) {
 			q.tables[g] = slices.Grow(q.tables[g], want-len(q.tables[g]))

@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"omni-engine/engine/request"
 	"omni-engine/internal/clock"
@@ -63,19 +66,29 @@ func (l *steady) step() *scheduler.Decision {
 	return d
 }
 
-// measure times steps of a steady decode, each alone, and returns their durations.
-func (l *steady) measure(steps int) []time.Duration {
-	out := make([]time.Duration, steps)
-	for i := range out {
-		d := l.s.Schedule(l.clk.Advance(time.Millisecond)) // planned here only for its size
-		for j := range d.Rows {
-			l.res.Rows[j].Tokens = l.one
-		}
-		l.s.Update(l.clk.Now(), d, &l.res)
-		start := time.Now()
-		d = l.s.Schedule(l.clk.Now())
-		l.s.Update(l.clk.Now(), d, &l.res)
-		out[i] = time.Since(start)
+// measure runs steps of a steady decode and returns the processor time of one. Processor time, since other programs on the machine
+// lengthen a wall-clock reading, and a long step more than a short one.
+func (l *steady) measure(steps int) (time.Duration, error) {
+	l.step() // fills the results, which stay the same from here on
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start, err := threadTime()
+	if err != nil {
+		return 0, err
 	}
-	return out
+	for range steps {
+		d := l.s.Schedule(l.clk.Now())
+		l.s.Update(l.clk.Now(), d, &l.res)
+	}
+	end, err := threadTime()
+	return (end - start) / time.Duration(steps), err
+}
+
+// threadTime reads the processor time of the calling thread.
+func threadTime() (time.Duration, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		return 0, fmt.Errorf("reading the thread's processor time: %w", err)
+	}
+	return time.Duration(ts.Nano()), nil
 }

@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	rounds := flag.Int("rounds", 5, "rounds in which the two sides take turns")
+	rounds := flag.Int("rounds", 7, "rounds in which the two sides take turns")
 	steps := flag.Int("steps", 40, "steps of a side's turn")
 	script := flag.String("script", "bench/scheduler/vllm_steady.py", "the script that runs vLLM's scheduler")
 	traces := flag.String("traces", "scheduler/testdata/traces", "recorded traces to run on both sides")
@@ -44,7 +44,7 @@ func run(w io.Writer, script, traces string, rounds, steps int) error {
 	} else {
 		fmt.Fprintln(w, "VLLM_PYTHON is not set: our scheduler alone.")
 	}
-	fmt.Fprintf(w, "| running requests | ours, µs a step | vLLM, µs a step | ratio | ours, ns a request | allocations a step | pool 100 times larger |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| running requests | ours, CPU µs a step | vLLM, CPU µs a step | ratio | ours, ns a request | allocations a step | pool 100 times larger |\n|---|---|---|---|---|---|---|\n")
 	for _, n := range []int{64, 256, 1024, 4096} {
 		if err := compareSteady(w, peer, n, rounds, steps); err != nil {
 			return fmt.Errorf("%d running requests: %w", n, err)
@@ -68,10 +68,18 @@ func compareSteady(w io.Writer, peer *vllm, n, rounds, steps int) error {
 		}
 	}
 	var a, b, c []time.Duration
-	steps = min(steps, 500/(2*rounds)) // nobody may reach max_tokens
+	steps = min(steps, 350/rounds) // nobody may reach max_tokens
 	for range rounds {
-		a = append(a, ours.measure(steps)...)
-		b = append(b, large.measure(steps)...)
+		for _, side := range []struct {
+			load *steady
+			to   *[]time.Duration
+		}{{ours, &a}, {large, &b}} {
+			took, err := side.load.measure(steps)
+			if err != nil {
+				return err
+			}
+			*side.to = append(*side.to, took)
+		}
 		if peer != nil {
 			got, err := peer.ask(fmt.Sprint("steps ", steps))
 			if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"omni-engine/bench/replaytrace/replay"
@@ -16,6 +17,8 @@ func traceSteps(t *replay.Trace) ([]time.Duration, error) {
 		return nil, fmt.Errorf("trace %s-%d: %w", t.Family, t.Seed, err)
 	}
 	clk := clock.NewManual(time.Second)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var out []time.Duration
 	res := &scheduler.StepResult{}
 	one := []int32{7}
@@ -34,18 +37,31 @@ func traceSteps(t *replay.Trace) ([]time.Duration, error) {
 		if st.Sched == nil {
 			continue
 		}
-		start := time.Now()
+		start, err := threadTime()
+		if err != nil {
+			return nil, err
+		}
 		d := s.Schedule(clk.Advance(time.Millisecond))
-		took := time.Since(start)
+		planned, err := threadTime()
+		if err != nil {
+			return nil, err
+		}
 		res.Rows = append(res.Rows[:0], make([]scheduler.RowResult, len(d.Rows))...)
 		for j := range d.Rows {
 			if d.Rows[j].Samples {
 				res.Rows[j].Tokens = one
 			}
 		}
-		start = time.Now()
+		ran, err := threadTime()
+		if err != nil {
+			return nil, err
+		}
 		s.Update(clk.Now(), d, res)
-		out = append(out, took+time.Since(start))
+		end, err := threadTime()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, planned-start+end-ran)
 	}
 	return out, nil
 }
