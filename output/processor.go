@@ -24,6 +24,8 @@ type Config struct {
 	StreamInterval  int
 	FinalOutputType string // "text" for a stage whose output the user sees
 	Now             func() clock.Wall
+	// CoreNow reads the core's clock, for the time that a request lies in its inbox; nil leaves that absent.
+	CoreNow func() clock.Time
 }
 
 // Processor follows the requests of one core. Add, Extend and the readers may be any goroutine's; Process and Terminal are called
@@ -116,6 +118,8 @@ func (p *Processor) begin(r *request.Request) *record.Stage {
 	rec.FinalOutputType = p.cfg.FinalOutputType
 	if p.cfg.NoRecord || r.NoRecord {
 		rec.SetRecording(false)
+	} else if p.cfg.CoreNow != nil {
+		rec.SubmitTS = p.cfg.CoreNow()
 	}
 	return rec
 }

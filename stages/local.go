@@ -7,6 +7,7 @@ import (
 
 	"omni-engine/engine"
 	"omni-engine/engine/request"
+	"omni-engine/internal/clock"
 	"omni-engine/metrics/record"
 	"omni-engine/output"
 )
@@ -21,7 +22,7 @@ type Local struct {
 // LocalConfig of a [Local].
 type LocalConfig struct {
 	Core   engine.Config // Outputs is set here
-	Output output.Config // Abort is set here
+	Output output.Config // Abort and CoreNow are set here
 	// Observe sees each step's outputs on the output goroutine before they are processed (a trace file); nil for none.
 	Observe func(*request.StepOutputs)
 }
@@ -31,6 +32,7 @@ func NewLocal(cfg LocalConfig, runner engine.Runner) (*Local, error) {
 	l := &Local{queue: newOutputQueue()}
 	cfg.Output.NoRecord = cfg.Output.NoRecord || cfg.Core.NoRecord
 	cfg.Output.Abort = func(ids ...request.ID) { l.core.Abort(request.FinishStop, ids...) }
+	cfg.Output.CoreNow = func() clock.Time { return l.core.Clock().Now() }
 	l.proc = output.New(cfg.Output)
 	cfg.Core.Outputs = l.queue
 	core, err := engine.New(cfg.Core, runner)

@@ -43,6 +43,9 @@ func TestQueuedTimeIsTheSchedulersQueue(t *testing.T) {
 		d, ok := inbox[1].Get()
 		require.True(t, ok)
 		require.Equal(t, 5*time.Millisecond, d, "the inbox is measured apart")
+		d, ok = u.Record.InboxWait().Get()
+		require.True(t, ok)
+		require.Equal(t, 5*time.Millisecond, d)
 		ledgerExact(t, u.Record)
 	})
 }
