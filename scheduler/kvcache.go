@@ -70,12 +70,13 @@ func (g *group) skippedTokens(computed int) int {
 func (s *Scheduler) grow(q *seq, n int) bool {
 	need := min(q.computed+n+s.cfg.NumLookaheadTokens, s.cfg.MaxModelLen)
 	if len(s.groups) == 1 && s.groups[0].Kind == FullAttention {
-		have := len(q.tables[0])
-		if want := ceilDiv(need, s.groups[0].BlockSize); want > have {
-			if want-have > s.pool.free {
+		have, size := len(q.tables[0]), s.groups[0].BlockSize
+		if need > have*size { // seldom: a division each step would be felt
+			more := ceilDiv(need, size) - have
+			if more > s.pool.free {
 				return false
 			}
-			q.tables[0] = s.pool.take(q.tables[0], want-have)
+			q.tables[0] = s.pool.take(q.tables[0], more)
 		}
 	} else {
 		s.freeSkipped(q, max(0, q.computed-q.inFlight))
@@ -204,11 +205,11 @@ func (s *Scheduler) cacheBlocks(q *seq, n int) {
 	}
 	for i := range s.groups {
 		g := &s.groups[i]
-		full := n / g.BlockSize
 		from := q.cached[i]
-		if full <= from {
+		if n < (from+1)*g.BlockSize {
 			continue
 		}
+		full := n / g.BlockSize
 		s.updateHashes(q, full*g.ratio)
 		for b := from; b < full; b++ {
 			if id := q.tables[i][b]; id != 0 && g.reachable(b) {

@@ -56,8 +56,7 @@ type Scheduler struct {
 	decisions    []*Decision
 	flights      int   // decisions that are not updated yet
 	seqs         []seq // slab of records
-	outputs      [2]outputs
-	turn         int
+	outputs      outputs
 	counters     request.SchedulerStats
 	acceptedPos  []int
 	draftedPos   []int

@@ -7,7 +7,7 @@ import (
 	"omni-engine/internal/clock"
 )
 
-// outputs is the memory of one StepOutputs. Two take turns, so that what an Update returned is valid until the next but one.
+// outputs is the memory of a StepOutputs; there is one, since a second would push the first out of the processor's cache.
 type outputs struct {
 	step    request.StepOutputs
 	tokens  []int32
@@ -18,10 +18,9 @@ type outputs struct {
 }
 
 // Update commits the results of a decision and returns what the step says. With r.Rows empty nothing sampled. The result is valid
-// until the next but one Update; d goes back to the scheduler.
+// until the next Update; d goes back to the scheduler.
 func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.StepOutputs {
-	o := &s.outputs[s.turn]
-	s.turn = 1 - s.turn
+	o := &s.outputs
 	o.tokens, o.events, o.changes, o.prefill = o.tokens[:0], o.events[:0], o.changes[:0], o.prefill[:0]
 	before := len(o.step.Outputs)
 	o.step.Outputs = o.step.Outputs[:0]
@@ -42,7 +41,7 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 	if n := len(o.step.Outputs); n < before {
 		clear(o.step.Outputs[n:before]) // what is not overwritten would keep old requests' memory
 	}
-	o.step.At = now
+	o.step.At, o.step.Scheduled = now, d.At
 	o.step.Stats = s.takeStats(o)
 	clear(d.seqs)
 	s.decisions = append(s.decisions, d)
