@@ -20,6 +20,7 @@ type DecoderConfig struct {
 	LogitSoftcap  float32 // 0: none; after LogitScale
 	Layers        []LayerConfig
 	MoE           *MoEConfig // of the layers that have a router
+	PerLayerInput int        // width of Gemma 4's embeddings by layer; 0: none
 	EOS           []int32
 	DType         string // as the checkpoint names it
 }
@@ -52,6 +53,9 @@ type AttentionConfig struct {
 	ValueScale                    float32 // 0: 1
 	OutputGate                    bool    // q_proj yields [q, gate] by head; the output times sigmoid(gate)
 	FusedByHead                   bool    // a fused projection is laid out [q, k, v] by head
+	VNorm                         bool    // weightless RMS norm of v by head
+	KeyIsValue                    bool    // there is no value projection: v is k before its norm
+	SharedWith                    int     // 1 + the layer whose keys and values this one reads; 0: its own
 }
 
 // QScaleConfig scales queries by their position: 1 + Beta*ln(1 + floor((p+Plus)/Floor)).

@@ -24,7 +24,9 @@ type decoder struct {
 	cfg   *DecoderConfig
 	names Names
 	opts  BuildOptions
-	x     kernels.BufferID // the residual stream
+	x     kernels.BufferID  // the residual stream
+	ple   kernels.BufferID  // embeddings by layer, side by side
+	kv    []kernels.StateID // of each layer's keys and values
 
 	lastOutput string // an output for the final hidden states of the logit rows; empty: none
 }
@@ -63,6 +65,9 @@ func (d *decoder) embed() {
 		d.op(&kernels.InputRows{Out: d.x, Input: "embeds"})
 	}
 	d.keep(0, d.x)
+	if d.cfg.PerLayerInput > 0 {
+		d.perLayerInputs()
+	}
 }
 
 // keep copies a hidden state to an output when it is asked for.
@@ -148,6 +153,12 @@ func (d *decoder) layer(i int) {
 	d.residual(d.maybeNorm("post", o, p, d.names.PostAttentionNorm))
 	h = d.maybeNorm("h", d.x, p, d.names.PreMLPNorm)
 	d.residual(d.maybeNorm("post", d.mlp(p, h, l), p, d.names.PostMLPNorm))
+	if d.cfg.PerLayerInput > 0 {
+		d.perLayerBlock(p, i, l.Act)
+	}
+	if d.has(p + "layer_scalar") {
+		d.op(&kernels.Unary{Out: d.x, In: d.x, Act: kernels.Identity, Scale: d.scalar(p + "layer_scalar")})
+	}
 }
 
 // maybeNorm is norm, or x itself where the model has none.

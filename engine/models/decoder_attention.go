@@ -17,6 +17,9 @@ func (d *decoder) attention(p string, h kernels.BufferID, a *AttentionConfig) ke
 		qp = d.part(whole, "q", byHead(cfg.Heads, 2*cfg.HeadDim, 0, cfg.HeadDim)...)
 		gate = d.linear("attn_gate", h, d.part(whole, "gate", byHead(cfg.Heads, 2*cfg.HeadDim, cfg.HeadDim, cfg.HeadDim)...), 0)
 	}
+	if cfg.SharedWith > 0 {
+		return d.sharedAttention(p, h, qp, &cfg)
+	}
 	q := d.linear("q", h, qp, cfg.Heads*cfg.HeadDim)
 	k := d.linear("k", h, kp, cfg.KVHeads*cfg.HeadDim)
 	v := d.linear("v", h, vp, cfg.KVHeads*cfg.VDim)
@@ -28,6 +31,9 @@ func (d *decoder) attention(p string, h kernels.BufferID, a *AttentionConfig) ke
 			d.groupNorm(q, kernels.RMS, cfg.HeadDim, d.cfg.Norm.Eps, d.cfg.Norm.AddOne, p+n.QNorm)
 			d.groupNorm(k, kernels.RMS, cfg.HeadDim, d.cfg.Norm.Eps, d.cfg.Norm.AddOne, p+n.KNorm)
 		}
+	}
+	if cfg.VNorm {
+		d.groupNorm(v, kernels.RMS, cfg.VDim, d.cfg.Norm.Eps, false, "")
 	}
 	if !cfg.QKNormLate {
 		norms()
@@ -55,9 +61,35 @@ func (d *decoder) attention(p string, h kernels.BufferID, a *AttentionConfig) ke
 	return d.linear("o", o, d.proj(p+n.O), d.cfg.Hidden)
 }
 
-// attend writes keys and values and attends.
+// attend writes keys and values and attends over them.
 func (d *decoder) attend(p string, q, k, v kernels.BufferID, a *AttentionConfig) kernels.BufferID {
 	state := d.paged(p+"kv", a.Window, a.KVHeads, a.HeadDim, a.VDim)
+	d.kv = append(d.kv, state)
+	d.op(&kernels.KVWrite{K: k, V: v, State: state})
+	return d.read(p, q, state, a)
+}
+
+// sharedAttention reads the keys and values of an earlier layer.
+func (d *decoder) sharedAttention(p string, h kernels.BufferID, qp proj, a *AttentionConfig) kernels.BufferID {
+	if a.SharedWith > len(d.kv) {
+		d.fail("%s: layer %d has no keys to share", p, a.SharedWith-1)
+		return h
+	}
+	q := d.linear("q", h, qp, a.Heads*a.HeadDim)
+	d.groupNorm(q, kernels.RMS, a.HeadDim, d.cfg.Norm.Eps, d.cfg.Norm.AddOne, p+d.names.QNorm)
+	if a.Rope != nil {
+		d.rope(q, a.Heads, a.HeadDim, 0, a.Rope)
+	}
+	state := d.kv[a.SharedWith-1]
+	if s := d.m.States[state]; s.Heads != a.KVHeads || s.KDim != a.HeadDim || s.VDim != a.VDim || d.m.Groups[s.Group].Window != a.Window {
+		d.fail("%s: cannot read the keys of layer %d", p, a.SharedWith-1)
+	}
+	d.kv = append(d.kv, state)
+	return d.linear("o", d.read(p, q, state, a), d.proj(p+d.names.O), d.cfg.Hidden)
+}
+
+// read attends over a state.
+func (d *decoder) read(p string, q kernels.BufferID, state kernels.StateID, a *AttentionConfig) kernels.BufferID {
 	o := d.like("attn", q, a.Heads*a.VDim)
 	sinks := kernels.WeightID(kernels.None)
 	for _, s := range d.names.Sinks {
@@ -65,9 +97,8 @@ func (d *decoder) attend(p string, q, k, v kernels.BufferID, a *AttentionConfig)
 			sinks = d.vector(p+s, a.Heads)
 		}
 	}
-	d.op(&kernels.KVWrite{K: k, V: v, State: state},
-		&kernels.Attention{Out: o, Q: q, State: state, Heads: a.Heads, KVHeads: a.KVHeads, KDim: a.HeadDim, VDim: a.VDim,
-			Scale: a.Scale, Softcap: a.Softcap, Window: a.Window, Chunk: a.Chunk, Sinks: sinks})
+	d.op(&kernels.Attention{Out: o, Q: q, State: state, Heads: a.Heads, KVHeads: a.KVHeads, KDim: a.HeadDim, VDim: a.VDim,
+		Scale: a.Scale, Softcap: a.Softcap, Window: a.Window, Chunk: a.Chunk, Sinks: sinks})
 	return o
 }
 
@@ -75,7 +106,13 @@ func (d *decoder) attend(p string, q, k, v kernels.BufferID, a *AttentionConfig)
 func (d *decoder) qkv(p string, a *AttentionConfig) (q, k, v proj) {
 	n := d.names
 	if n.QKV == "" || !d.has(p+n.QKV+".weight") {
-		q, k, v = d.proj(p+n.Q), d.proj(p+n.K), d.proj(p+n.V)
+		if q = d.proj(p + n.Q); a.SharedWith > 0 {
+			return q, k, v
+		}
+		if k = d.proj(p + n.K); a.KeyIsValue {
+			return q, k, k
+		}
+		v = d.proj(p + n.V)
 		if a.KVHeads == 0 {
 			a.KVHeads = max(k.w.Shape[0]/a.HeadDim, 1)
 		}

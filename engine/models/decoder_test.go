@@ -230,9 +230,6 @@ func served(dir, prompt string) func(*models.Source) {
 func TestTinyCheckpointsMatchTransformers(t *testing.T) {
 	for _, dir := range checkpoints(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			if filepath.Base(dir) == "gemma4_text" {
-				t.Skip("gemma4_text is not supported")
-			}
 			want := npz(t, filepath.Join(dir, "ref.npz"))
 			for prompt, r := range references(t, dir) {
 				m := open(t, dir, served(dir, prompt))
@@ -260,9 +257,6 @@ func TestTinyCheckpointsMatchTransformers(t *testing.T) {
 func TestChunkedPrefillIsBitEqualToWhole(t *testing.T) {
 	for _, dir := range checkpoints(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			if filepath.Base(dir) == "gemma4_text" {
-				t.Skip("gemma4_text is not supported")
-			}
 			r := references(t, dir)
 			m := open(t, dir, nil)
 			run := newRunner(t, m.Module, limits())

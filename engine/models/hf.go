@@ -3,6 +3,7 @@ package models
 import (
 	"fmt"
 	"math"
+	"strconv"
 
 	"omni-engine/kernels"
 )
@@ -113,6 +114,11 @@ func (c *hf) layer(i int) (LayerConfig, error) {
 	heads := c.integer("num_attention_heads", 0)
 	a := &AttentionConfig{Heads: heads, KVHeads: c.integer("num_key_value_heads", heads)}
 	a.HeadDim = c.integer("head_dim", c.integer("hidden_size", 0)/heads)
+	if own := c.object.object("per_layer_config").object(strconv.Itoa(i)); own != nil {
+		a.HeadDim, a.KVHeads = own.integer("head_dim", a.HeadDim), own.integer("num_key_value_heads", a.KVHeads)
+	} else if kind == "full_attention" {
+		a.HeadDim, a.KVHeads = c.positive("global_head_dim", a.HeadDim), c.positive("num_global_key_value_heads", a.KVHeads)
+	}
 	if !sizes(heads, a.KVHeads, a.HeadDim) || heads%a.KVHeads != 0 {
 		return LayerConfig{}, fmt.Errorf("%d heads of %d columns, %d key-value heads", heads, a.HeadDim, a.KVHeads)
 	}
@@ -130,6 +136,9 @@ func (c *hf) layer(i int) (LayerConfig, error) {
 	if c.family.rope == nil || c.family.rope(c, i, kind) {
 		p := c.rope(kind)
 		partial := p.float("partial_rotary_factor", c.float("partial_rotary_factor", c.float("rotary_pct", 1)))
+		if p.str("rope_type", "") == "proportional" {
+			partial = 1
+		}
 		r, err := p.rope(int(float64(a.HeadDim)*partial), c.family.pairing)
 		if err != nil {
 			return LayerConfig{}, err

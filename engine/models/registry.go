@@ -25,6 +25,7 @@ func families() map[string]family {
 		"GemmaForCausalLM":          {names: llamaNames, adjust: gemma},
 		"Gemma2ForCausalLM":         {names: sandwichNames, layers: every(2), adjust: gemma},
 		"Gemma3ForCausalLM":         {names: sandwichNames, layers: gemma3Sliding, adjust: gemma},
+		"Gemma4ForCausalLM":         {names: sandwichNames, layers: gemma3Sliding, adjust: gemma4},
 		"Phi3ForCausalLM":           {names: llamaNames, layers: slidingIfSet},
 		"GlmForCausalLM":            {names: llamaNames, pairing: kernels.Pair},
 		"Glm4ForCausalLM":           {names: glm4Names, pairing: kernels.Pair},
@@ -161,6 +162,30 @@ func gemma(c *hf, d *DecoderConfig) error {
 			a.Softcap = float32(c.float("attn_logit_softcapping", 0))
 		}
 		d.Layers[i].Act = kernels.GeluTanh // the first configs say gelu and mean the approximation
+	}
+	return nil
+}
+
+// gemma4: embeddings by layer, wider heads in full layers, and last layers that read the keys and values of the last layer of their kind that has any.
+func gemma4(c *hf, d *DecoderConfig) error {
+	if c.boolean("enable_moe_block", false) {
+		return fmt.Errorf("enable_moe_block is not supported")
+	}
+	d.EmbedScale = float32(math.Sqrt(float64(d.Hidden)))
+	d.LogitSoftcap = float32(c.float("final_logit_softcapping", 0))
+	d.PerLayerInput = max(c.integer("hidden_size_per_layer_input", 0), 0)
+	own := len(d.Layers) - max(c.integer("num_kv_shared_layers", 0), 0)
+	last := map[string]int{}
+	for i := range d.Layers {
+		a, kind := d.Layers[i].Attention, c.layerType(i)
+		d.Layers[i].Act = kernels.GeluTanh
+		a.Scale, a.VNorm = 1, true
+		a.KeyIsValue = c.boolean("attention_k_eq_v", false) && kind == "full_attention"
+		if i < own {
+			last[kind] = i + 1
+		} else if a.SharedWith = last[kind]; a.SharedWith == 0 {
+			return fmt.Errorf("layer %d shares the keys of a %s layer, and none has its own", i, kind)
+		}
 	}
 	return nil
 }

@@ -25,6 +25,10 @@ func (p ropeParams) rope(dim int, pairing kernels.RopePairing) (*RopeConfig, err
 	var err error
 	switch kind {
 	case "default", "mrope":
+	case "proportional": // dim is the whole head: the angles beyond the partial factor stay still
+		r.scale(p.float("factor", 1))
+		still := max(int(p.float("partial_rotary_factor", 1)*float64(dim)/2), 0)
+		clear(r.InvFreq[min(still, len(r.InvFreq)):])
 	case "linear":
 		r.scale(p.float("factor", 1))
 	case "dynamic":
