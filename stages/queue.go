@@ -38,7 +38,7 @@ func newOutputQueue() *outputQueue {
 func (q *outputQueue) Step(so *request.StepOutputs) {
 	p := q.get()
 	p.copy(so.At, so.Outputs)
-	p.so.Stats = so.Stats
+	p.so.Stats, p.so.Scheduled = so.Stats, so.Scheduled
 	p.so.Stats.AcceptedPerPos = slices.Clone(so.Stats.AcceptedPerPos)
 	p.so.Stats.DraftedPerPos = slices.Clone(so.Stats.DraftedPerPos)
 	q.put(p)
@@ -97,7 +97,7 @@ func (q *outputQueue) close() {
 func (p *parcel) copy(at clock.Time, outputs []request.Output) {
 	p.terminal, p.lost = false, nil
 	p.tokens, p.events, p.changes, p.prefill = p.tokens[:0], p.events[:0], p.changes[:0], p.prefill[:0]
-	p.so.At, p.so.Stats = at, request.SchedulerStats{}
+	p.so.At, p.so.Scheduled, p.so.Stats = at, clock.Time{}, request.SchedulerStats{}
 	p.so.Outputs = append(p.so.Outputs[:0], outputs...)
 	for i := range outputs {
 		o := &outputs[i]

@@ -86,11 +86,17 @@ func llama(seed uint64, window int) *kernels.Module {
 // onRef starts a replica whose model runs on the reference device.
 func onRef(t *testing.T, m *kernels.Module, o options) *bench {
 	t.Helper()
+	return on(t, ref.Open(ref.Options{Threads: 1}), m, o)
+}
+
+// on starts a replica whose model runs on a device, in float32.
+func on(t *testing.T, dev kernels.Device, m *kernels.Module, o options) *bench {
+	t.Helper()
 	if o.maxLen == 0 {
 		o.maxLen = 112
 	}
 	o = o.defaults()
-	made, err := engine.Assemble(ref.Open(ref.Options{Threads: 1}), m, engine.Settings{
+	made, err := engine.Assemble(dev, m, engine.Settings{
 		MaxModelLen: o.maxLen, MaxSeqs: o.seqs, MaxTokens: o.tokens, BlockSize: blockSize, Depth: o.depth, Seed: 5, Blocks: o.blocks, Exact: true})
 	require.NoError(t, err)
 	k := &sink{}
