@@ -124,13 +124,18 @@ func facts(cfg *DecoderConfig, module *kernels.Module) *Model {
 
 // loadDiffusers builds a component of a diffusers pipeline.
 func loadDiffusers(class string, c object, src Source) (*Model, error) {
+	var m *Model
+	var err error
 	switch class {
 	case "ZImageTransformer2DModel":
-		m, err := loadZImage(c, src)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", class, err)
-		}
-		return m, nil
+		m, err = loadZImage(c, src)
+	case "AutoencoderKL":
+		m, err = loadVAE(c, src)
+	default:
+		return nil, fmt.Errorf("config.json: class %s is not supported; supported are AutoencoderKL, ZImageTransformer2DModel", class)
 	}
-	return nil, fmt.Errorf("config.json: class %s is not supported; supported is ZImageTransformer2DModel", class)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", class, err)
+	}
+	return m, nil
 }

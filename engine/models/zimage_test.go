@@ -206,3 +206,49 @@ func TestUnpatchifyReversesPatchify(t *testing.T) {
 	require.Equal(t, v, models.Unpatchify(models.Patchify(v, 3, 4, 6, 2), 3, 4, 6, 2))
 	require.Equal(t, []float32{0, 24, 48, 1, 25, 49}, models.Patchify(v, 3, 4, 6, 2)[:6], "channels last within a patch")
 }
+
+// The image of both cases from the reference's last latents. Two images of different sizes share the batch.
+func TestVAEImagesMatchDiffusers(t *testing.T) {
+	if os.Getenv("OMNI_TESTDATA") == "" {
+		t.Skip("the copy beside the test has no VAE; set OMNI_TESTDATA")
+	}
+	cases, want := zimageCases(t)
+	m := open(t, filepath.Join(zimageDir(), "vae"), nil)
+	run := newRunner(t, m.Module, kernels.Limits{Tokens: 512, Rows: 4})
+	b := run.step.Batch()
+	*b = kernels.Batch{QueryStart: []int32{0}}
+	in := kernels.NamedRows{Name: models.InputLatents, Width: 16}
+	var names []string
+	for name, c := range cases {
+		names = append(names, name)
+		h, w := c.Height/8, c.Width/8
+		steps := want[name+".latents_steps"]
+		last := steps.floats()[(steps.shape[0]-1)*16*h*w:]
+		for y := range h {
+			for x := range w {
+				in.Rows = append(in.Rows, int32(len(b.Tokens)))
+				b.Tokens = append(b.Tokens, 0)
+				for axis, p := range []int{0, y, x} {
+					b.Positions[axis] = append(b.Positions[axis], int32(p))
+				}
+				for ch := range 16 {
+					in.Data = append(in.Data, last[(ch*h+y)*w+x])
+				}
+			}
+		}
+		b.QueryStart, b.SeqLens = append(b.QueryStart, int32(len(b.Tokens))), append(b.SeqLens, int32(h*w))
+		b.Slots, b.Flags = append(b.Slots, int32(len(b.Slots))), append(b.Flags, kernels.RowFirst)
+	}
+	b.Inputs = []kernels.NamedRows{in}
+	require.NoError(t, run.step.Submit(kernels.Call{Entry: m.Module.Entry("vae_decode")}))
+	var flat []float32
+	for _, row := range run.output("image") {
+		flat = append(flat, row...)
+	}
+	for _, name := range names {
+		ref := want[name+".image"].floats()
+		require.LessOrEqual(t, maxDiff(flat[:len(ref)], ref), 2e-3, name)
+		flat = flat[len(ref):]
+	}
+	require.Empty(t, flat)
+}

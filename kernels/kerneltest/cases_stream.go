@@ -13,7 +13,7 @@ func streams() []Case {
 	var out []Case
 	out = append(out, convolutions()...)
 	out = append(out, rings()...)
-	return append(out, frames(), codes(), inputs())
+	return append(out, frames(), codes(), inputs(), images())
 }
 
 // at makes an output buffer of rate rows a token.
@@ -134,4 +134,25 @@ func inputs() Case {
 		c.Batches[i].Inputs = []kernels.NamedRows{rows("rows", 16, 0, 2), rows("more", 16, 1), in, rows("pad", 0, 2)}
 	}
 	return c
+}
+
+// images convolves, normalises and up-samples two grids.
+func images() Case {
+	k := newMaker(150, 6)
+	c, n, u := k.out("conv", 8), k.out("norm", 8), k.at("up", 4, 8)
+	y := k.at("y", 4, 3)
+	k.op(&kernels.Conv2d{Out: c, In: k.x, Weight: k.weight(0.2, 8, 6, 3, 3), Bias: k.weight(1, 8), Kernel: 3, Scale: 1},
+		&kernels.GroupNorm{Out: n, In: c, Weight: k.weight(1, 8), Bias: k.weight(1, 8), Groups: 2, Eps: 1e-6, Scale: 1},
+		&kernels.Upsample2d{Out: u, In: n, Scale: 1},
+		&kernels.Conv2d{Out: y, In: u, Weight: k.weight(0.2, 3, 8, 3, 3), Bias: k.weight(1, 3), Kernel: 3, Scale: 2})
+	k.m.Name, k.m.Entries = "image", []kernels.Entry{k.e}
+	b := k.Batch(vocab, 0, Row{Slot: 0, N: 12}, Row{Slot: 1, N: 5})
+	for _, g := range [][2]int{{3, 4}, {5, 1}} {
+		for y := range g[0] {
+			for x := range g[1] {
+				b.Positions[1], b.Positions[2] = append(b.Positions[1], int32(y)), append(b.Positions[2], int32(x))
+			}
+		}
+	}
+	return Case{Name: k.m.Name, Module: &k.m, Batches: []kernels.Batch{b}}
 }

@@ -162,6 +162,12 @@ func runStream(op kernels.Op) func(*Env) error {
 		return func(e *Env) error { return scaleByRow(e, o) }
 	case *kernels.FullAttention:
 		return func(e *Env) error { return fullAttention(e, o) }
+	case *kernels.Conv2d:
+		return func(e *Env) error { return conv2d(e, o) }
+	case *kernels.GroupNorm:
+		return func(e *Env) error { return groupNorm(e, o) }
+	case *kernels.Upsample2d:
+		return func(e *Env) error { return upsample2d(e, o) }
 	}
 	return nil
 }
