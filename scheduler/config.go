@@ -218,29 +218,46 @@ func (c Config) CheckCapacity() error {
 	return nil
 }
 
-// CheckAdmission refuses a request that could never run, so that it is not queued for ever. The scheduler itself does not ask:
-// like vLLM's it would keep such a request waiting.
+// AdmissionError says why a request can never run. Its text is vLLM's where vLLM has one, for the client to read; Reason is one of the
+// Err values, for errors.Is.
+type AdmissionError struct {
+	ID     request.ID
+	Reason error
+	Text   string
+}
+
+func (e *AdmissionError) Error() string { return e.Text }
+
+// Unwrap returns Reason.
+func (e *AdmissionError) Unwrap() error { return e.Reason }
+
+// CheckAdmission refuses a request that could never run with an [AdmissionError], so that it is not queued for ever. The scheduler itself
+// does not ask: like vLLM's it would keep such a request waiting.
 func (c Config) CheckAdmission(r *request.Request) error {
 	c = c.fill()
 	n := len(r.Prompt)
-	if n == 0 && r.Rows == nil && r.Wait == request.WaitNone {
-		return fmt.Errorf("request %s: %w: the decoder prompt cannot be empty", r.ID, ErrEmptyPrompt)
+	refuse := func(why error, format string, args ...any) error {
+		return &AdmissionError{ID: r.ID, Reason: why, Text: fmt.Sprintf(format, args...)}
 	}
-	if n >= c.MaxModelLen && !(n == c.MaxModelLen && r.Sampling.MaxTokens == 0) {
-		return fmt.Errorf("request %s: %w: the prompt has %d tokens, the maximum model length is %d and at least one output token is needed",
-			r.ID, ErrPromptTooLong, n, c.MaxModelLen)
+	switch {
+	case n == 0 && r.Rows == nil && r.Wait == request.WaitNone:
+		return refuse(ErrEmptyPrompt, "The decoder prompt cannot be empty")
+	case n > c.MaxModelLen:
+		return refuse(ErrPromptTooLong, "The decoder prompt (length %d) is longer than the maximum model length of %d. Make sure that `max_model_len` "+
+			"is no smaller than the number of text tokens.", n, c.MaxModelLen)
+	case n == c.MaxModelLen:
+		return refuse(ErrPromptTooLong, "The decoder prompt (length %d) plus the number of requested output tokens (at least 1) is longer than the "+
+			"maximum model length of %d. Make sure that `max_model_len` is no smaller than the number of text tokens (prompt + requested output tokens).",
+			n, c.MaxModelLen)
 	}
-	longest := n
+	// The first output's KV must have a place too if a second is asked for, or the request would preempt itself for ever.
+	longest := n + min(max(r.Sampling.MaxTokens-1, 0), 1)
 	if c.NonPreemptible {
-		longest = min(n+r.Sampling.MaxTokens, c.MaxModelLen)
+		longest = n + r.Sampling.MaxTokens + c.NumLookaheadTokens
 	}
-	usable := c.NumBlocks - 1
-	// One more token than the prompt: the first output's KV must have a place too, or the request would preempt itself for ever.
-	if need := c.blocksFor(min(max(longest, n+1), c.MaxModelLen)); need > usable {
-		return fmt.Errorf("request %s: %w: %d tokens need %d KV blocks, the cache has %d", r.ID, ErrNeverFits, longest, need, usable)
-	}
-	if r.Adapter < 0 {
-		return fmt.Errorf("request %s: negative LoRA adapter id %d", r.ID, r.Adapter)
+	if need := c.blocksFor(min(longest, c.MaxModelLen)); need > c.NumBlocks-1 {
+		return refuse(ErrNeverFits, "The decoder prompt (length %d) needs %d KV cache blocks for %d tokens, more than the %d blocks of the whole KV cache. "+
+			"Shorten the prompt or give the KV cache more memory.", n, need, longest, c.NumBlocks-1)
 	}
 	return nil
 }

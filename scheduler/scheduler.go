@@ -251,7 +251,7 @@ func (s *Scheduler) end(now clock.Time, q *seq) {
 }
 
 func (s *Scheduler) terminalOutput(q *seq, why request.FinishReason) request.Output {
-	return request.Output{ID: q.id, Client: q.client, Finish: why, StopToken: q.stopToken, Repeated: q.repeated, Terminal: true}
+	return request.Output{ID: q.id, Client: q.client, Finish: why, StopToken: q.stopToken, Repeated: q.repeated, NumCached: q.prefillLocal, Terminal: true}
 }
 
 func (s *Scheduler) freeSlot(q *seq) {

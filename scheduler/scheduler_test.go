@@ -257,7 +257,12 @@ func TestRequestsThatCanNeverRunAreRefused(t *testing.T) {
 	c.BlockSize, c.NumBlocks, c.MaxModelLen = 4, 5, 64
 	require.NoError(t, c.CheckAdmission(ask("fits", 15, 4)))
 	require.ErrorIs(t, c.CheckAdmission(ask("whole cache", 16, 4)), scheduler.ErrNeverFits, "its first output has no place")
+	require.NoError(t, c.CheckAdmission(ask("whole cache, one output", 16, 1)))
 	require.ErrorIs(t, c.CheckAdmission(ask("long", 64, 4)), scheduler.ErrPromptTooLong)
+	var refused *scheduler.AdmissionError
+	require.ErrorAs(t, c.CheckAdmission(ask("longer", 65, 4)), &refused)
+	require.Equal(t, "The decoder prompt (length 65) is longer than the maximum model length of 64. Make sure that `max_model_len` is no smaller "+
+		"than the number of text tokens.", refused.Error())
 	require.ErrorIs(t, c.CheckAdmission(ask("empty", 0, 4)), scheduler.ErrEmptyPrompt)
 	require.ErrorContains(t, c.CheckCapacity(), "at least one request with the model's max seq len (64)")
 }
