@@ -56,18 +56,23 @@ func (s *Server) prepare(r *http.Request, d *schema.Dict, c *call, prefix string
 			s.log.Warn("a request names a priority, which the fcfs policy does not use; start with --scheduling-policy priority")
 		})
 	}
-	o := d.Dict("stream_options")
-	if o == nil {
-		o = schema.NewDict()
-	}
-	c.includeUsage = s.opt.ForceUsage || o.Bool("include_usage", false)
-	c.continuousUsage = c.includeUsage && o.Bool("continuous_usage_stats", false)
+	c.usageOptions(d.Dict("stream_options"), s.opt.ForceUsage)
 	c.interval = int(d.Int("stream_interval", 0)) // the server's own interval is kept by the engine
 	if s.opt.LogRequests {
 		s.log.Info("received request", "id", c.base.External, "max_tokens", p.MaxTokens, "temperature", p.Temperature, "top_p", p.TopP,
 			"top_k", p.TopK, "seed", seedText(p.Seed), "n", n, "stream", d.Bool("stream", false))
 	}
 	return nil
+}
+
+// usageOptions reads stream_options. A server that is told to force usage gives it in every chunk where the client said nothing.
+func (c *call) usageOptions(o *schema.Dict, force bool) {
+	if o == nil {
+		c.includeUsage, c.continuousUsage = force, force
+		return
+	}
+	c.includeUsage = force || o.Bool("include_usage", false)
+	c.continuousUsage = c.includeUsage && o.Bool("continuous_usage_stats", false)
 }
 
 func seedText(s *int64) any {

@@ -133,7 +133,7 @@ func refusedTools(d *schema.Dict) error {
 			return badRequest("tool_choice=\"required\" requires --tool-call-parser to be set")
 		}
 	case *schema.Dict:
-		return badRequest("tool_choice=\"%s\" requires --tool-call-parser to be set", c.Dict("function").Str("name", ""))
+		return badRequest("tool_choice=function \"%s\" requires --tool-call-parser to be set", c.Dict("function").Str("name", ""))
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func (c *chatCall) answer(ctx context.Context, w http.ResponseWriter, sources []
 		return
 	}
 	out := chatResponse{ID: c.base.External, Object: "chat.completion", Created: c.created, Model: c.model.Names[0], Choices: choices,
-		SystemFingerprint: c.fingerprint, Usage: c.usage(jobs, c.prompts), PromptLogprobs: promptLogprobs(lists[0].prompt), PromptText: c.prompt,
+		SystemFingerprint: c.fingerprint, Usage: c.usage(jobs), PromptLogprobs: promptLogprobs(lists[0].prompt), PromptText: c.prompt,
 		Metrics: c.metricsOf(c.body, jobs, records)}
 	if c.ids {
 		out.PromptTokenIDs = c.prompts[0].ids
@@ -269,6 +269,15 @@ func (c *chatCall) answer(ctx context.Context, w http.ResponseWriter, sources []
 		}
 	}
 	writeJSON(w, out)
+}
+
+// usage is the common one and what was added to the prefix cache, which vLLM tells in chats only.
+func (c *chatCall) usage(jobs []*job) usage {
+	u := c.Server.usage(jobs, c.prompts)
+	if u.PromptTokensDetails != nil {
+		u.PromptTokensDetails.CreatedCacheTokens = &jobs[len(jobs)-1].added
+	}
+	return u
 }
 
 func (c *chatCall) choiceLogprobs(l *collected) *chatLogprobs {
@@ -288,14 +297,14 @@ func (c *chatCall) choiceLogprobs(l *collected) *chatLogprobs {
 
 // chatChunk is one streamed piece. The first carries the role and the prompt's fields, later ones do not have those keys.
 type chatChunk struct {
-	ID                string       `json:"id"`
-	Object            string       `json:"object"`
-	Created           int64        `json:"created"`
-	Model             string       `json:"model"`
-	Choices           []any        `json:"choices"`
-	Usage             *streamUsage `json:"usage,omitempty"`
-	SystemFingerprint *string      `json:"system_fingerprint,omitempty"`
-	Metrics           any          `json:"metrics,omitempty"`
+	ID                string  `json:"id"`
+	Object            string  `json:"object"`
+	Created           int64   `json:"created"`
+	Model             string  `json:"model"`
+	Choices           []any   `json:"choices"`
+	Usage             any     `json:"usage,omitempty"`
+	SystemFingerprint *string `json:"system_fingerprint,omitempty"`
+	Metrics           any     `json:"metrics,omitempty"`
 }
 
 type chatFirst struct {
@@ -350,7 +359,7 @@ func (c *chatCall) stream(ctx context.Context, w http.ResponseWriter, sources []
 	})
 	if err == nil && c.includeUsage {
 		last := c.chunk()
-		last.Choices, last.Usage, last.SystemFingerprint = []any{}, c.usage(jobs, c.prompts).stream(), c.fingerprint
+		last.Choices, last.Usage, last.SystemFingerprint = []any{}, c.usage(jobs).stream(), c.fingerprint
 		last.Metrics = c.metricsOf(c.body, jobs, records)
 		err = ev.send(last)
 	}
@@ -368,7 +377,7 @@ func (c *chatCall) open(ev *events, choices int) error {
 			}
 			chunk := c.chunk(barePart{Index: i, Delta: delta})
 			if c.continuousUsage {
-				chunk.Usage = &streamUsage{PromptTokens: n, TotalTokens: n}
+				chunk.Usage = chatRunningUsage{streamUsage: streamUsage{PromptTokens: n, TotalTokens: n}}
 			}
 			var err error
 			if content == "" {
@@ -413,7 +422,7 @@ func (c *chatCall) streamPart(ev *events, p *part) error {
 	}
 	if c.continuousUsage {
 		n := len(c.prompts[0].ids)
-		chunk.Usage = &streamUsage{PromptTokens: n, CompletionTokens: p.job.tokens, TotalTokens: n + p.job.tokens}
+		chunk.Usage = chatRunningUsage{streamUsage: streamUsage{PromptTokens: n, CompletionTokens: p.job.tokens, TotalTokens: n + p.job.tokens}}
 	}
 	return ev.send(chunk)
 }

@@ -26,7 +26,8 @@ type job struct {
 	index  int
 	prompt *prompt
 	tokens int // generated so far
-	cached int
+	cached int // prompt tokens from the prefix cache
+	added  int // prompt tokens that the request put into it
 }
 
 // source is one prompt's sequences, read as one.
@@ -144,6 +145,9 @@ func (src *source) drain(ctx context.Context, f func(*part) error) error {
 		j := src.jobs[i]
 		j.tokens += len(u.Output.NewTokens)
 		j.cached = max(j.cached, u.Output.NumCached)
+		if u.Output.Prefill != nil {
+			j.added = u.Output.Prefill.Created
+		}
 		if u.Output.Finish == request.FinishError {
 			why := u.Output.Err
 			if why == "" {
@@ -207,7 +211,14 @@ type streamUsage struct {
 }
 
 type streamPromptDetails struct {
-	CachedTokens int `json:"cached_tokens"`
+	CachedTokens       int  `json:"cached_tokens"`
+	CreatedCacheTokens *int `json:"created_cache_tokens,omitempty"`
+}
+
+// chatRunningUsage is the usage so far in a chat chunk: there, and only there, vLLM keeps the null.
+type chatRunningUsage struct {
+	streamUsage
+	CompletionTokensDetails *map[string]int `json:"completion_tokens_details"`
 }
 
 func (s *Server) usage(jobs []*job, prompts []prompt) usage {
@@ -228,7 +239,7 @@ func (s *Server) usage(jobs []*job, prompts []prompt) usage {
 func (u usage) stream() *streamUsage {
 	out := &streamUsage{PromptTokens: u.PromptTokens, TotalTokens: u.TotalTokens, CompletionTokens: u.CompletionTokens}
 	if u.PromptTokensDetails != nil {
-		out.PromptTokensDetails = &streamPromptDetails{u.PromptTokensDetails.CachedTokens}
+		out.PromptTokensDetails = &streamPromptDetails{u.PromptTokensDetails.CachedTokens, u.PromptTokensDetails.CreatedCacheTokens}
 	}
 	return out
 }

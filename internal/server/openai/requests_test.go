@@ -15,6 +15,7 @@ import (
 
 // golden is one recorded pair of vLLM 0.32's front end.
 type golden struct {
+	dir     string // the recorded server
 	Name    string
 	Request struct {
 		Method, Path string
@@ -38,7 +39,7 @@ func (g *golden) body() []byte {
 	return g.Request.JSON
 }
 
-func goldens(t *testing.T, pattern string) []golden {
+func goldens(t testing.TB, pattern string) []golden {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "api", pattern))
 	require.NoError(t, err)
@@ -49,6 +50,7 @@ func goldens(t *testing.T, pattern string) []golden {
 		require.NoError(t, err)
 		var g golden
 		require.NoError(t, json.Unmarshal(data, &g), f)
+		g.dir = filepath.Base(filepath.Dir(f))
 		all = append(all, g)
 	}
 	return all

@@ -252,16 +252,43 @@ func refused(d *schema.Dict) error {
 	for _, f := range []struct{ name, why string }{
 		{"use_beam_search", ""}, {"prompt_embeds", ""}, {"logprob_token_ids", ""}, {"thinking_token_budget", ""}, {"kv_transfer_params", ""},
 		{"ec_transfer_params", ""}, {"vllm_xargs", ""}, {"watermarking", ""}, {"return_token_offsets", ""}, {"return_mm_kwargs", ""},
-		{"mm_processor_kwargs", ""}, {"media_io_kwargs", ""}, {"structured_outputs", " yet"},
+		{"mm_processor_kwargs", ""}, {"media_io_kwargs", ""},
 	} {
 		if is(d, f.name) {
 			return unsupported(f.name, f.why)
 		}
 	}
+	if so := d.Dict("structured_outputs"); so != nil {
+		return refusedStructured(so)
+	}
 	if rf := d.Dict("response_format"); rf != nil && rf.Str("type", "text") != "text" {
 		return badParam("response_format", nil, "response_format of type '%s' is not supported by omni-engine yet.", rf.Str("type", ""))
 	}
 	return nil
+}
+
+// refusedStructured answers constraints: those that vLLM refuses too with its words.
+func refusedStructured(so *schema.Dict) error {
+	given := false
+	shown := schema.NewDict()
+	for _, k := range []string{"json", "regex", "choice", "grammar", "json_object", "disable_any_whitespace", "disable_additional_properties",
+		"whitespace_pattern", "structural_tag", "_backend"} {
+		v, _ := so.Get(k)
+		if strings.HasPrefix(k, "disable_") {
+			v = so.Bool(k, false)
+		} else {
+			given = given || v != nil && k != "whitespace_pattern" && k != "_backend"
+		}
+		shown.Set(k, v)
+	}
+	shown.Set("_backend_was_auto", false)
+	if !given {
+		return badRequest("You must use one kind of structured outputs constraint but none are specified: %s", schema.Repr(shown))
+	}
+	if l, _ := so.Get("choice"); l != nil && len(so.List("choice")) == 0 {
+		return badRequest("Choice '[]' cannot be an empty list")
+	}
+	return unsupported("structured_outputs", " yet")
 }
 
 func repetition(d *schema.Dict) (*request.Repetition, error) {
