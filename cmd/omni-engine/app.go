@@ -15,6 +15,8 @@ import (
 	"omni-engine/cmd/omni-engine/build"
 	"omni-engine/engine"
 	"omni-engine/engine/models"
+	"omni-engine/engine/request"
+	"omni-engine/internal/clock"
 	"omni-engine/internal/config"
 	"omni-engine/internal/server/openai"
 	"omni-engine/internal/server/schema"
@@ -220,8 +222,19 @@ func (a *app) startCore(cfg *config.Serve, src *source, m *models.Model, asm *en
 	if cfg.AsyncScheduling {
 		depth = 2
 	}
+	coreClock := clock.NewMonotonic()
+	var observe func(*request.StepOutputs)
+	if cfg.TraceFile != "" {
+		trace, err := openTrace(cfg.TraceFile, "stage 0 replica 0", coreClock.Pair(), cfg.MaxNumBatchedTokens)
+		if err != nil {
+			return err
+		}
+		a.closers = append(a.closers, func(context.Context) error { return trace.close() })
+		observe = trace.observe
+	}
 	replica, err := stages.NewLocal(stages.LocalConfig{
-		Core: engine.Config{Name: "stage 0 replica 0", Scheduler: schedulerConfig(cfg, m, asm, maxLen), Depth: depth,
+		Observe: observe,
+		Core: engine.Config{Clock: coreClock, Name: "stage 0 replica 0", Scheduler: schedulerConfig(cfg, m, asm, maxLen), Depth: depth,
 			InputWaitTimeout: time.Duration(cfg.InputWaitTimeout * float64(time.Second)), StallAfter: stallAfter, NoRecord: !cfg.Recording(),
 			Cache: asm.Facts, Log: log},
 		Output: output.Config{Tokenizer: streamTokenizer{src.tokenizer}, Sink: sink, StreamInterval: cfg.StreamInterval, FinalOutputType: "text",

@@ -120,9 +120,10 @@ type Payload struct {
 
 // StepOutputs is all that one step says, with one timestamp taken after sampling.
 type StepOutputs struct {
-	At      clock.Time
-	Outputs []Output
-	Stats   SchedulerStats
+	At        clock.Time
+	Scheduled clock.Time // when the step was decided; absent for records between steps
+	Outputs   []Output
+	Stats     SchedulerStats
 }
 
 // SchedulerStats are the core's gauges and the counters since the last step's.
