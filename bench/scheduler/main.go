@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,14 +27,15 @@ func main() {
 	steps := flag.Int("steps", 40, "steps of a side's turn")
 	script := flag.String("script", "bench/scheduler/vllm_steady.py", "the script that runs vLLM's scheduler")
 	traces := flag.String("traces", "scheduler/testdata/traces", "recorded traces to run on both sides")
+	sizes := flag.String("sizes", "64,256,1024,4096", "running requests, comma-separated")
 	flag.Parse()
-	if err := run(os.Stdout, *script, *traces, *rounds, *steps); err != nil {
+	if err := run(os.Stdout, *script, *traces, *sizes, *rounds, *steps); err != nil {
 		fmt.Fprintln(os.Stderr, "bench/scheduler:", err)
 		os.Exit(1)
 	}
 }
 
-func run(w io.Writer, script, traces string, rounds, steps int) error {
+func run(w io.Writer, script, traces, sizes string, rounds, steps int) error {
 	var peer *vllm
 	if python := os.Getenv("VLLM_PYTHON"); python != "" {
 		var err error
@@ -45,7 +47,11 @@ func run(w io.Writer, script, traces string, rounds, steps int) error {
 		fmt.Fprintln(w, "VLLM_PYTHON is not set: our scheduler alone.")
 	}
 	fmt.Fprintf(w, "| running requests | ours, CPU µs a step | vLLM, CPU µs a step | ratio | ours, ns a request | allocations a step | pool 100 times larger |\n|---|---|---|---|---|---|---|\n")
-	for _, n := range []int{64, 256, 1024, 4096} {
+	for size := range strings.SplitSeq(sizes, ",") {
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 1 {
+			return fmt.Errorf("-sizes: %q is no number of requests", size)
+		}
 		if err := compareSteady(w, peer, n, rounds, steps); err != nil {
 			return fmt.Errorf("%d running requests: %w", n, err)
 		}

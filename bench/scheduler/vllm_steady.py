@@ -33,7 +33,7 @@ MODEL = {
 init_none_hash(sha256)
 
 
-def make(max_tokens, max_seqs, max_len, blocks, block_size):
+def make(max_tokens, max_seqs, max_len, blocks, block_size, caching=True):
     d = tempfile.mkdtemp()
     with open(os.path.join(d, "config.json"), "w") as f:
         json.dump(MODEL, f)
@@ -41,7 +41,7 @@ def make(max_tokens, max_seqs, max_len, blocks, block_size):
     sched = SchedulerConfig(
         max_num_seqs=max_seqs, max_num_batched_tokens=max_tokens, max_model_len=max_len, enable_chunked_prefill=True,
         is_encoder_decoder=False)
-    cache = CacheConfig(block_size=block_size, gpu_memory_utilization=0.9, enable_prefix_caching=True)
+    cache = CacheConfig(block_size=block_size, gpu_memory_utilization=0.9, enable_prefix_caching=caching)
     cfg = VllmConfig(model_config=model, scheduler_config=sched, cache_config=cache, device_config=DeviceConfig("cpu"))
     cache.num_gpu_blocks = blocks
     spec = FullAttentionSpec(block_size=block_size, num_kv_heads=1, head_size=1, dtype=torch.float32)
@@ -81,10 +81,10 @@ def trace(path):
     """Runs a synchronous trace's arrivals, aborts and sampled tokens; sessions and drafts are left out by the caller."""
     t = json.load(gzip.open(path))
     c = t["config"]
-    s = make(c["max_num_batched_tokens"], c["max_num_seqs"], c["max_model_len"], c["num_gpu_blocks"], c["block_size"])
+    s = make(c["max_num_batched_tokens"], c["max_num_seqs"], c["max_model_len"], c["num_gpu_blocks"], c["block_size"],
+             c["enable_prefix_caching"])
     hasher = get_request_block_hasher(c["block_size"], sha256) if c["enable_prefix_caching"] else None
-    s.kv_cache_manager.enable_caching = c["enable_prefix_caching"]
-    seconds, pending = [], {}
+    seconds = []
     for st in t["steps"]:
         for a in st.get("pre", []):
             if a["op"] == "add":
