@@ -87,7 +87,7 @@ type Role uint8
 // The roles.
 const (
 	Temp   Role = iota
-	Output      // may be read by name after Wait
+	Output      // may be read by name after Wait; the entries of a module share the memory of outputs of one name
 )
 
 // Buffer is a value within a step: [rows, width] float32 (or int32 for ids).
@@ -127,10 +127,17 @@ type GroupSpec struct {
 // Shape returns the bounds of a buffer for the given sizes.
 func (b Buffer) Shape(s Sizes) (rows, width int) { return b.Rows.At(s), b.Width }
 
-// Validate checks every index of the module: entries, buffers, weights and states that its operations name.
+// Validate checks every index of the module: entries, buffers, weights and states that its operations name. Entries have names of their own;
+// outputs of one name, whose memory entries share, have one type and shape.
 func (m *Module) Validate() error {
 	var errs []error
+	outputs, names := map[string]Buffer{}, map[string]bool{}
 	for _, e := range m.Entries {
+		if names[e.Name] {
+			errs = append(errs, fmt.Errorf("two entries are named %q", e.Name))
+		}
+		names[e.Name] = true
+		errs = append(errs, e.checkBuffers(outputs)...)
 		for i, op := range e.Ops {
 			u := op.Uses()
 			for _, b := range append(append([]BufferID{}, u.In...), u.Out...) {
@@ -151,11 +158,31 @@ func (m *Module) Validate() error {
 		}
 	}
 	for _, s := range m.States {
-		if s.Kind == Paged && (s.Group < 0 || s.Group >= len(m.Groups)) {
+		switch {
+		case s.Kind == Paged && (s.Group < 0 || s.Group >= len(m.Groups)):
 			errs = append(errs, fmt.Errorf("state %s: no KV group %d", s.Name, s.Group))
+		case s.Kind == Paged && (s.Heads <= 0 || s.KDim <= 0 || s.VDim < 0), s.Kind == Slot && s.Floats < 0, s.Kind > Slot:
+			errs = append(errs, fmt.Errorf("state %s: %d heads of %d and %d, %d floats", s.Name, s.Heads, s.KDim, s.VDim, s.Floats))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkBuffers checks shapes, and outputs against those of other entries.
+func (e *Entry) checkBuffers(outputs map[string]Buffer) (errs []error) {
+	for _, b := range e.Buffers {
+		if b.Width <= 0 || b.DType != tensor.F32 && b.DType != tensor.I32 || b.Rows.Mul < 0 || b.Rows.Div < 0 || b.Rows.Sym > Frames {
+			errs = append(errs, fmt.Errorf("entry %s: buffer %q of %s is %d wide", e.Name, b.Name, b.DType, b.Width))
+		}
+		if b.Role != Output {
+			continue
+		}
+		if other, ok := outputs[b.Name]; ok && other != b {
+			errs = append(errs, fmt.Errorf("entry %s: output %q differs from another entry's", e.Name, b.Name))
+		}
+		outputs[b.Name] = b
+	}
+	return errs
 }
 
 // Entry returns the index of the named entry, or -1.

@@ -15,6 +15,13 @@ func llamaNames() Names {
 	}
 }
 
+// bareNames are those of a decoder saved without its head's class: no "model." before them.
+func bareNames() Names {
+	n := llamaNames()
+	n.Embed, n.FinalNorm, n.Layer = "embed_tokens", "norm", "layers.%d."
+	return n
+}
+
 // postNames: no input norms, both blocks' outputs are normalised (OLMo 2, EXAONE 4).
 func postNames() Names {
 	n := llamaNames()

@@ -22,6 +22,7 @@ func families() map[string]family {
 		"Ministral3ForCausalLM":     {names: llamaNames, layers: slidingIfSet, adjust: ministral3},
 		"Qwen2ForCausalLM":          qwen,
 		"Qwen3ForCausalLM":          qwen,
+		"Qwen3Model":                {names: bareNames, layers: qwenSliding}, // Z-Image's text encoder
 		"GemmaForCausalLM":          {names: llamaNames, adjust: gemma},
 		"Gemma2ForCausalLM":         {names: sandwichNames, layers: every(2), adjust: gemma},
 		"Gemma3ForCausalLM":         {names: sandwichNames, layers: gemma3Sliding, adjust: gemma},

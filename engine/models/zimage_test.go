@@ -125,6 +125,7 @@ func denoise(run *runner, images []image, captions [][]float32, t float32) [][]f
 }
 
 type zimageCase struct {
+	PromptIDs     []int32 `json:"prompt_ids"`
 	Height, Width int
 	T             []float32 `json:"transformer_t"`
 	Sigmas        []float32
@@ -251,4 +252,20 @@ func TestVAEImagesMatchDiffusers(t *testing.T) {
 		flat = flat[len(ref):]
 	}
 	require.Empty(t, flat)
+}
+
+// The caption's features are the text encoder's last hidden states but one.
+func TestZImageTextEncoderMatchesTransformers(t *testing.T) {
+	if os.Getenv("OMNI_TESTDATA") == "" {
+		t.Skip("the copy beside the test has no text encoder; set OMNI_TESTDATA")
+	}
+	cases, want := zimageCases(t)
+	m := open(t, filepath.Join(zimageDir(), "text_encoder"), func(s *models.Source) { s.Hidden = []int{2} })
+	for name, c := range cases {
+		run := newRunner(t, m.Module, limits())
+		run.forward(chunk{tokens: c.PromptIDs})
+		for p, row := range run.output("hidden@2") {
+			require.LessOrEqual(t, maxDiff(row, want[name+".prompt_embeds"].row(p)), 1e-3, "%s position %d", name, p)
+		}
+	}
 }
