@@ -121,7 +121,7 @@ func (b *engineBench) run(ctx context.Context, cfg *config.Serve) (_ *engineRepo
 	_ = src.weights.DropPages() // as serve does
 	r := b.report(src, dev.Info())
 	r.LoadSeconds = time.Since(begin).Seconds()
-	return r, b.measure(ctx, m, asm, r)
+	return r, b.measure(ctx, m, asm, schedulerConfig(cfg, m, asm, maxLen), r)
 }
 
 func (b *engineBench) report(src *source, dev kernels.DeviceInfo) *engineReport {
@@ -129,10 +129,10 @@ func (b *engineBench) report(src *source, dev kernels.DeviceInfo) *engineReport 
 		Prompt: b.prompt, Gen: b.gen, Batch: b.batch, Prefill: []float64{}, Decode: []float64{}}
 }
 
-func (b *engineBench) measure(ctx context.Context, m *models.Model, asm *engine.Assembly, r *engineReport) (err error) {
+func (b *engineBench) measure(ctx context.Context, m *models.Model, asm *engine.Assembly, plan scheduler.Config, r *engineReport) (err error) {
 	watch := newBenchWatch()
-	core, err := engine.New(engine.Config{Name: "bench", Scheduler: asm.Scheduler(scheduler.DefaultConfig(), m.Module), Outputs: watch,
-		Depth: asm.Limits.InFlight, Cache: asm.Facts}, asm.Runner)
+	core, err := engine.New(engine.Config{Name: "bench", Scheduler: plan, Outputs: watch, Depth: asm.Limits.InFlight,
+		Cache: asm.Facts}, asm.Runner)
 	if err != nil {
 		return errors.Join(err, asm.Runner.Close())
 	}
