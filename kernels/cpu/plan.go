@@ -445,38 +445,21 @@ func (ep *entryPlan) touch(i int) {
 	}
 }
 
-// explain lists an entry's phases, runs of equal layers once.
+// explain lists an entry's phases in the order of their first appearance, equal ones counted.
 func (ep *entryPlan) explain(s *strings.Builder) {
 	fmt.Fprintf(s, "entry %s: %d operations in %d phases\n", ep.entry.Name, len(ep.entry.Ops), len(ep.phases))
-	for i := 0; i < len(ep.phases); {
-		n, times := 1, 1
-		for w := 1; w <= 16 && i+2*w <= len(ep.phases); w++ {
-			k := 1
-			for i+(k+1)*w <= len(ep.phases) && sameLabels(ep.phases[i:i+w], ep.phases[i+k*w:i+(k+1)*w]) {
-				k++
-			}
-			if k > 1 && k*w > n*times {
-				n, times = w, k
-			}
+	counts := map[string]int{}
+	var order []string
+	for i := range ep.phases {
+		label := ep.phases[i].label
+		if counts[label] == 0 {
+			order = append(order, label)
 		}
-		for _, ph := range ep.phases[i : i+n] {
-			if times > 1 {
-				fmt.Fprintf(s, "  %4d x %s\n", times, ph.label)
-			} else {
-				fmt.Fprintf(s, "         %s\n", ph.label)
-			}
-		}
-		i += n * times
+		counts[label]++
 	}
-}
-
-func sameLabels(a, b []phase) bool {
-	for i := range a {
-		if a[i].label != b[i].label {
-			return false
-		}
+	for _, label := range order {
+		fmt.Fprintf(s, "  %4d x %s\n", counts[label], label)
 	}
-	return true
 }
 
 var errOperation = errors.New("has no CPU kernels")

@@ -81,6 +81,9 @@ func (s *session) run(parts ...part) *kernels.Result {
 	b := s.step.Batch()
 	b.Tokens, b.Positions[0], b.QueryStart, b.SeqLens = b.Tokens[:0], b.Positions[0][:0], append(b.QueryStart[:0], 0), b.SeqLens[:0]
 	b.Slots, b.Flags, b.LogitRows, b.LogitOwner, b.Sampling = b.Slots[:0], b.Flags[:0], b.LogitRows[:0], b.LogitOwner[:0], b.Sampling[:0]
+	if len(b.Tables) != s.groups {
+		b.Tables = make([]kernels.GroupTable, s.groups)
+	}
 	for g := range b.Tables {
 		b.Tables[g].Start, b.Tables[g].Blocks = append(b.Tables[g].Start[:0], 0), b.Tables[g].Blocks[:0]
 	}

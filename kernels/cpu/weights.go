@@ -116,6 +116,9 @@ func newMatrix(w kernels.Weight, exact bool) (*matrix, error) {
 		return nil, fmt.Errorf("weight %s: shape %v is not [out, in]", w.Name, w.View.Shape)
 	}
 	m := &matrix{view: w.View, format: formatOf(w.View.DType, exact), n: w.View.Shape[0], k: w.View.Shape[1]}
+	if _, err := tensor.NewView(w.View.DType, w.View.Shape, w.View.Data); err != nil {
+		return nil, fmt.Errorf("weight %s: %w", w.Name, err)
+	}
 	if m.n == 0 || m.k == 0 {
 		return nil, fmt.Errorf("weight %s: shape %v is empty", w.Name, w.View.Shape)
 	}
