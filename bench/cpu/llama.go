@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -19,14 +20,16 @@ type llama struct {
 	known         [][2]string
 	// attention is the better setting of -fa as the parallel work saw it; servers are started with it.
 	attention string
+	// once keeps parallel work to that setting after the first comparison, for want of time.
+	once bool
 }
 
-func openLlama(folder, model string, threads int) (*llama, error) {
+func openLlama(folder, model string, threads int, once bool) (*llama, error) {
 	raw, err := os.ReadFile(filepath.Join(folder, "facts.tsv"))
 	if err != nil {
 		return nil, fmt.Errorf("%s is no build of scripts/bench-peers.sh: %w", folder, err)
 	}
-	l := &llama{folder: folder, model: model, threads: threads, attention: "auto"}
+	l := &llama{folder: folder, model: model, threads: threads, attention: undecided, once: once}
 	for line := range strings.Lines(string(raw)) {
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
 			l.known = append(l.known, [2]string{k, v})
@@ -35,8 +38,14 @@ func openLlama(folder, model string, threads int) (*llama, error) {
 	return l, nil
 }
 
-func (l *llama) name() string       { return "llama.cpp" }
-func (l *llama) facts() [][2]string { return l.known }
+// undecided leaves -fa to llama.cpp itself.
+const undecided = "auto"
+
+func (l *llama) name() string { return "llama.cpp" }
+
+func (l *llama) facts() [][2]string {
+	return append(slices.Clone(l.known), [2]string{"-fa", l.attention + " in its servers, else the better of on and off"})
+}
 
 func (l *llama) program(name string) string { return filepath.Join(l.folder, "bin", name) }
 
@@ -77,7 +86,11 @@ func bestOfBench(out []byte) (best float64, err error) {
 
 // parallel is the better of llama-batched-bench without and with flash attention.
 func (l *llama) parallel(ctx context.Context, sequences, in, out int) (best float64, err error) {
-	for _, fa := range []string{"off", "on"} {
+	settings := []string{"off", "on"}
+	if l.once && l.attention != undecided {
+		settings = []string{l.attention}
+	}
+	for _, fa := range settings {
 		// One more token a sequence than is used, since the cache is padded.
 		raw, err := command(ctx, l.program("llama-batched-bench"), "-m", l.model, "-t", strconv.Itoa(l.threads), "-fa", fa,
 			"-c", strconv.Itoa(sequences*(in+out+1)), "-npp", strconv.Itoa(in), "-ntg", strconv.Itoa(out), "-npl", strconv.Itoa(sequences),

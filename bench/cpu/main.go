@@ -167,7 +167,7 @@ func open(ctx context.Context, f *flags, name, model string) (engine, error) {
 			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 			folder = lines[len(lines)-1]
 		}
-		return openLlama(folder, model, f.threads)
+		return openLlama(folder, model, f.threads, f.quick)
 	}
 	return nil, fmt.Errorf("unknown engine %q: omni-engine and llama.cpp are known", name)
 }
