@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X omni-engine/cmd/omni-engine/build.version=$(VERSION)
 ARGS ?=
 
-.PHONY: all build run model test test-race test-kernels test-clients lint check-long bench bench-scheduler replay dist clean
+.PHONY: all build run model test test-race test-kernels test-clients lint check-long bench bench-cpu bench-peers bench-scheduler mutate-metrics replay dist clean
 all: build
 
 build: $(BIN)
@@ -47,6 +47,21 @@ lint:
 # Everything that is too slow for CI: long properties, real models, real clients.
 check-long:
 	scripts/check-long.sh
+
+# Side by side with llama.cpp: the peers are built once into a cache; QUICK=1 is the SmolLM2 part.
+bench: bench-cpu
+bench-peers:
+	scripts/bench-peers.sh
+bench-cpu: build bench-peers
+	QUICK=$(QUICK) $(GO) run ./bench/cpu -omni $(BIN)
+
+# Our scheduler beside vLLM's on the same loads.
+bench-scheduler:
+	bench/scheduler/run.sh
+
+# Each rule of the phase split, broken on purpose in turn, must fail a test.
+mutate-metrics:
+	OMNI_MUTATE=1 $(GO) test ./metrics -run TestEveryBroken -timeout 60m -v
 
 replay:
 	$(GO) run ./bench/replaytrace scheduler/testdata/traces

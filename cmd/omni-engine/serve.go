@@ -25,7 +25,7 @@ func serveCommand() *cobra.Command {
 		Short: "Serve a model over the OpenAI API: a GGUF file, a Hugging Face directory, or a hub id",
 		Long: "Serve a model: a GGUF file, a Hugging Face directory (config.json, *.safetensors, tokenizer.json), or a hub id (org/name),\n" +
 			"which is looked up in huggingface_hub's cache and fetched if it is not there (HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE).\n" +
-			"Without a model: " + config.DefaultModel + ".",
+			"Without a model: the one that `make model` fetched, else " + config.DefaultModel + " from the hub.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := loader.Load(cmd.Flags(), args, os.Getenv)
 			if err != nil {

@@ -73,6 +73,9 @@ func (s *source) Close() error { return s.weights.Close() }
 func locate(ctx context.Context, cfg *config.Serve, progress func(hub.Progress)) (string, error) {
 	name := cfg.Model
 	if name == "" {
+		if path := fetchedDefault(os.Getenv); path != "" {
+			return path, nil
+		}
 		name = config.DefaultModel
 	}
 	if _, err := os.Stat(name); err == nil {
@@ -90,6 +93,26 @@ func locate(ctx context.Context, cfg *config.Serve, progress func(hub.Progress))
 	}
 	return path, nil
 }
+
+// fetchedDefault is the default model where `make model` (scripts/model.sh) left it; empty when it is not there.
+func fetchedDefault(getenv func(string) string) string {
+	cache := getenv("OMNI_CACHE")
+	if cache == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return ""
+		}
+		cache = filepath.Join(base, "omni-engine")
+	}
+	path := filepath.Join(cache, "models", defaultModelFile)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// defaultModelFile is scripts/model.sh's name for the default model.
+const defaultModelFile = "smollm2-135m-instruct-q4_1.gguf"
 
 func looksLikePath(name string) bool {
 	return filepath.IsAbs(name) || strings.HasPrefix(name, ".") || strings.Count(name, "/") != 1 || strings.HasSuffix(name, ".gguf") && !strings.Contains(name, ":")
