@@ -77,8 +77,11 @@ func (d *decoder) conv(at string, x kernels.BufferID, kernel int) kernels.Buffer
 // negativeExp enters -exp(v) of a small tensor.
 func (d *decoder) negativeExp(name string, n int) kernels.WeightID {
 	v, err := floats(d.tensor(name))
-	if err != nil || len(v) != n {
-		d.errs = append(d.errs, fmt.Errorf("tensor %s: %d values, not %d: %w", name, len(v), n, err))
+	if err == nil && len(v) != n {
+		err = fmt.Errorf("%d values, not %d", len(v), n)
+	}
+	if err != nil {
+		d.fail("tensor %s: %w", name, err)
 		v = make([]float32, n)
 	}
 	for i := range v {

@@ -122,10 +122,16 @@ func (g *gguf) rope(src Source, names Names, dim int, pairing kernels.RopePairin
 			return nil, err
 		}
 		f, err := floats(v)
-		if err != nil || len(f) != len(r.InvFreq) {
-			return nil, fmt.Errorf("tensor %s: %d factors for %d frequencies: %w", n, len(f), len(r.InvFreq), err)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %s: %w", n, err)
+		}
+		if len(f) != len(r.InvFreq) {
+			return nil, fmt.Errorf("tensor %s: %d factors for %d frequencies", n, len(f), len(r.InvFreq))
 		}
 		for i := range f {
+			if f[i] == 0 {
+				return nil, fmt.Errorf("tensor %s: factor %d is zero", n, i)
+			}
 			r.InvFreq[i] /= float64(f[i])
 		}
 	}
