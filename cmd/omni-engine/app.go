@@ -73,6 +73,9 @@ func (a *app) start(ctx context.Context, cfg *config.Serve, log *slog.Logger) er
 	if err != nil {
 		return fmt.Errorf("model %s: %w", src.path, err)
 	}
+	for _, id := range m.EOS { // of config.json or the GGUF file, beside the tokenizer's and the generation config's
+		src.addEOS(id)
+	}
 	dev, err := openDevice(cfg)
 	if err != nil {
 		return err
