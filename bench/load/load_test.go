@@ -71,7 +71,7 @@ func TestFailuresAreCountedWithTheirReason(t *testing.T) {
 	url := server(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("X-Request-Id") {
 		case "b-0":
-			http.Error(w, `{"error":{"message":"no"}}`, 503)
+			http.Error(w, `{"error":{"message":"no"}}`, http.StatusServiceUnavailable)
 		case "b-1":
 			fmt.Fprint(w, "data: {\"choices\":[{\"text\":\"x\"}]}\n\n")
 		case "b-2":

@@ -126,8 +126,8 @@ func contextLength(cfg *config.Serve, m *models.Model) (int, error) {
 		return m.MaxModelLen, nil
 	}
 	if m.MaxModelLen > 0 && cfg.MaxModelLen > m.MaxModelLen {
-		return 0, fmt.Errorf("User-specified max_model_len (%d) is greater than the derived max_model_len (max_position_embeddings=%d). "+
-			"Give a --max-model-len of at most that", cfg.MaxModelLen, m.MaxModelLen) //nolint:staticcheck // vLLM's words
+		return 0, fmt.Errorf("--max-model-len: user-specified max_model_len (%d) is greater than the derived max_model_len "+
+			"(max_position_embeddings=%d); give at most that", cfg.MaxModelLen, m.MaxModelLen)
 	}
 	return cfg.MaxModelLen, nil
 }
