@@ -23,34 +23,46 @@ type Decision struct {
 	Waiting int  // requests that still wait
 	Free    int  // free blocks after this decision
 
-	seqs []*seq    // parallel to Rows
-	news [][]int32 // memory of Row.NewBlocks
+	items []item    // parallel to Rows
+	news  [][]int32 // memory of Row.NewBlocks
 }
 
-// Row is one request's part of a step. Slices alias scheduler memory.
-type Row struct {
-	ID  request.ID
-	Req *request.Request // the admitted request; read-only
+// item is what the scheduler itself keeps of a row. It and its row outlive the decision: in the next one with this memory only what a step changes is
+// written when the same request stands here.
+type item struct {
+	q      *seq
+	n      int32 // Row.NumTokens
+	drafts int32 // len(Row.Drafts)
+	epoch  uint32
+	seldom bool // the row has Drafts or NewBlocks
+}
 
-	Slot        int  // held from admission to the end or preemption; indexes per-request device state
-	First       bool // first row of this slot's life: reset its state (also after a preemption)
-	New         bool // first time scheduled
-	Resumed     bool // scheduled again after a preemption
-	NumComputed int  // num_computed_tokens before this step: the position of the first scheduled token
-	NumTokens   int  // tokens scheduled, drafts included
-	// Samples is false for a prefill chunk: its logits are not needed.
-	Samples bool
-	// Tokens are all tokens known so far (prompt then output); positions at and beyond len(Tokens) are placeholders of steps in
-	// flight (asynchronous) or Drafts.
-	Tokens    []int32
-	PromptLen int // number of prompt tokens at the front of Tokens
-	NumOutput int // output tokens, placeholders included
+// Row is one request's part of a step; it is read-only. Slices alias scheduler memory.
+type Row struct {
+	// What changes with every step comes first, in one cache line.
+	NumComputed int // num_computed_tokens before this step: the position of the first scheduled token
+	NumTokens   int // tokens scheduled, drafts included
+	NumOutput   int // output tokens, placeholders included
 	// InFlight is the number of output placeholders before this row's first unknown position (asynchronous scheduling):
 	// the device feeds its own last samples.
-	InFlight  int
-	Drafts    []int32   // speculative tokens to verify, the last len(Drafts) of NumTokens
-	Blocks    [][]int32 // by KV group: the whole block table; 0 is the null block
-	NewBlocks [][]int32 // by KV group: blocks added by this step (nil when none)
+	InFlight int
+	// Tokens are all tokens known so far (prompt then output); positions at and beyond len(Tokens) are placeholders of steps in
+	// flight (asynchronous) or Drafts.
+	Tokens  []int32
+	First   bool // first row of this slot's life: reset its state (also after a preemption)
+	New     bool // first time scheduled
+	Resumed bool // scheduled again after a preemption
+	Samples bool // false for a prefill chunk: its logits are not needed
+
+	ID        request.ID
+	Req       *request.Request // the admitted request
+	Slot      int              // held from admission to the end or preemption; indexes per-request device state
+	PromptLen int              // number of prompt tokens at the front of Tokens
+	Drafts    []int32          // speculative tokens to verify, the last len(Drafts) of NumTokens
+	Blocks    [][]int32        // by KV group: the whole block table; 0 is the null block
+	NewBlocks [][]int32        // by KV group: blocks added by this step (nil when none)
+
+	_ [16]byte // to 192 bytes: whole cache lines
 }
 
 // RowResult is what the device sampled for one row.

@@ -1,6 +1,9 @@
 package scheduler
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // group is a KV-cache group at work.
 type group struct {
@@ -65,6 +68,25 @@ func (g *group) skippedTokens(computed int) int {
 	return max(0, computed-g.Window+1)
 }
 
+// setMarks works out where a request's next block and its next hash are due, after a change of its table. With several groups, or with a
+// window, each step works that out anew.
+func (s *Scheduler) setMarks(q *seq) {
+	q.roof, q.hashAt = -1, 0
+	if len(s.groups) == 1 && s.groups[0].Kind == FullAttention {
+		q.roof = len(q.tables[0]) * s.groups[0].BlockSize
+		q.hashAt = (q.cached[0] + 1) * s.groups[0].BlockSize
+	}
+	if !s.cfg.EnablePrefixCaching {
+		q.hashAt = math.MaxInt
+	}
+}
+
+// fits reports whether n more tokens lie in the request's blocks and fill none of them: the step then has nothing to do here.
+func (s *Scheduler) fits(q *seq, n int) bool {
+	to := q.computed + n
+	return min(to+s.cfg.NumLookaheadTokens, s.cfg.MaxModelLen) <= q.roof && min(to, len(q.tokens)) < q.hashAt
+}
+
 // grow gives a running request the blocks for n more tokens. False means that they are not free; then nothing changed, but for
 // blocks that slid out of a window.
 func (s *Scheduler) grow(q *seq, n int) bool {
@@ -90,6 +112,7 @@ func (s *Scheduler) grow(q *seq, n int) bool {
 		s.extendTables(q, need)
 	}
 	s.cacheBlocks(q, min(q.computed+n, len(q.tokens)))
+	s.setMarks(q)
 	return true
 }
 
@@ -147,6 +170,7 @@ func (s *Scheduler) admit(q *seq, computed, n int, lookup bool) bool {
 	}
 	s.extendTables(q, need)
 	s.cacheBlocks(q, min(computed+n, len(q.tokens)))
+	s.setMarks(q)
 	return true
 }
 
@@ -235,6 +259,7 @@ func (s *Scheduler) freeBlocks(q *seq) {
 		q.tables[g] = q.tables[g][:0]
 		q.cached[g] = 0
 	}
+	s.setMarks(q)
 }
 
 // hashedTokens is how many tokens of the request carry a hash in every group.

@@ -2,16 +2,42 @@ package scheduler
 
 import "omni-engine/engine/request"
 
-// emit starts a row's output.
-func (s *Scheduler) emit(o *outputs, q *seq, tokens []int32, res *RowResult) *request.Output {
-	n := len(o.step.Outputs)
-	if n < cap(o.step.Outputs) {
-		o.step.Outputs = o.step.Outputs[:n+1]
-	} else {
+// extend makes room for one more output and returns its place.
+func (o *outputs) extend() int {
+	n := len(o.plain)
+	if n == cap(o.plain) {
+		o.plain = append(o.plain, plainMark{})
+	}
+	if n == cap(o.step.Outputs) {
 		o.step.Outputs = append(o.step.Outputs, request.Output{})
 	}
-	from := len(o.tokens)
+	o.plain, o.step.Outputs = o.plain[:n+1], o.step.Outputs[:n+1]
+	return n
+}
+
+// emitPlain emits an output of one token.
+func (s *Scheduler) emitPlain(o *outputs, q *seq, token int32) {
+	n, at := o.extend(), len(o.tokens)
+	if at == cap(o.tokens) {
+		o.moved++
+	}
+	o.tokens = append(o.tokens, token)
+	if m := (plainMark{q: q, epoch: q.epoch, moved: o.moved, at: at}); o.plain[n] != m {
+		o.plain[n] = m
+		o.step.Outputs[n] = request.Output{
+			ID: q.id, Client: q.client, NewTokens: o.tokens[at : at+1 : at+1], StopToken: q.stopToken, Repeated: q.repeated, NumCached: q.prefillLocal,
+		}
+	}
+}
+
+// emit starts a row's output.
+func (s *Scheduler) emit(o *outputs, q *seq, tokens []int32, res *RowResult) *request.Output {
+	n, from := o.extend(), len(o.tokens)
+	if from+len(tokens) > cap(o.tokens) {
+		o.moved++
+	}
 	o.tokens = append(o.tokens, tokens...)
+	o.plain[n] = plainMark{}
 	out := &o.step.Outputs[n]
 	*out = request.Output{
 		ID: q.id, Client: q.client, NewTokens: o.tokens[from:], StopToken: q.stopToken, Repeated: q.repeated, NumCached: q.prefillLocal,
@@ -32,6 +58,10 @@ func (s *Scheduler) emit(o *outputs, q *seq, tokens []int32, res *RowResult) *re
 
 // attach moves the request's events and ledger changes onto its output.
 func (s *Scheduler) attach(o *outputs, out *request.Output, q *seq) {
+	if !q.noted {
+		return
+	}
+	q.noted = false
 	if len(q.events) > 0 {
 		from := len(o.events)
 		o.events = append(o.events, q.events...)
@@ -48,7 +78,10 @@ func (s *Scheduler) attach(o *outputs, out *request.Output, q *seq) {
 
 // addTerminal appends the ends that happened without a step: end markers that found their session paused.
 func (s *Scheduler) addTerminal(o *outputs) {
-	o.step.Outputs = append(o.step.Outputs, s.terminal...)
+	for _, out := range s.terminal {
+		n := o.extend()
+		o.plain[n], o.step.Outputs[n] = plainMark{}, out
+	}
 	clear(s.terminal)
 	s.terminal = s.terminal[:0]
 }
@@ -70,9 +103,11 @@ func (s *Scheduler) gauges(st *request.SchedulerStats) {
 	st.Usage = s.pool.usage()
 }
 
-// takeStats returns the step's statistics and starts the counters anew.
-func (s *Scheduler) takeStats(o *outputs) request.SchedulerStats {
-	st := s.Stats()
+// takeStats writes the step's statistics and starts the counters anew.
+func (s *Scheduler) takeStats(o *outputs) {
+	st := &o.step.Stats
+	*st = s.counters
+	s.gauges(st)
 	if st.NumDrafts > 0 {
 		o.ints = append(append(o.ints[:0], s.acceptedPos...), s.draftedPos...)
 		st.AcceptedPerPos, st.DraftedPerPos = o.ints[:len(s.acceptedPos)], o.ints[len(s.acceptedPos):]
@@ -80,5 +115,4 @@ func (s *Scheduler) takeStats(o *outputs) request.SchedulerStats {
 		clear(s.draftedPos)
 	}
 	s.counters = request.SchedulerStats{}
-	return st
 }

@@ -93,6 +93,7 @@ func (s *Scheduler) extendParked(q *seq, seg request.Segment) error {
 	}
 	q.tokens = append(q.tokens, seg.Tokens...)
 	q.numPrompt = len(q.tokens)
+	q.setLimit(s.cfg.MaxModelLen)
 	if seg.Rows != nil {
 		r := *q.req
 		r.Rows = seg.Rows

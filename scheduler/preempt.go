@@ -32,19 +32,22 @@ func (s *Scheduler) unschedule(d *Decision, b *budget, v *seq) {
 	if s.cfg.Policy != Priority {
 		return
 	}
-	i := slices.Index(d.seqs, v)
+	i := slices.IndexFunc(d.items, func(it item) bool { return it.q == v })
 	if i < 0 {
 		return
 	}
 	n := d.Rows[i].NumTokens
 	d.TotalTokens -= n
 	v.inFlight -= n
-	v.prefillChunk, v.eligible = v.undoChunk, v.undoEligible
+	v.prefillChunk = v.undoChunk
+	if s.cfg.DecodeStagger > 1 {
+		v.eligible = v.undoEligible
+	}
 	b.tokens += n
 	b.input += n + s.cfg.DraftSlots
-	d.seqs = slices.Delete(d.seqs, i, i+1)
+	d.items = slices.Delete(d.items, i, i+1)
 	d.Rows = slices.Delete(d.Rows, i, i+1)
-	b.hasRunning = len(d.seqs) > 0
+	b.hasRunning = len(d.items) > 0
 }
 
 // preempt takes a request's blocks and slot and puts it to the front of the waiting ones. What is in flight for it becomes stale:
@@ -56,7 +59,7 @@ func (s *Scheduler) preempt(now clock.Time, q *seq, drop bool) {
 	q.committed = 0
 	q.status = preempted
 	q.computed = 0
-	q.spec = nil
+	q.setSpec(nil)
 	q.dropStale = drop || (q.dropStale && q.stale > 0)
 	q.stale = q.inFlight
 	q.placeholders = 0

@@ -61,7 +61,7 @@ func (s *Scheduler) newDecision(now clock.Time) *Decision {
 		d = &Decision{}
 	}
 	d.Seq, d.At = s.step, now
-	d.Rows, d.seqs, d.news = d.Rows[:0], d.seqs[:0], d.news[:0]
+	d.Rows, d.items, d.news = d.Rows[:0], d.items[:0], d.news[:0]
 	d.TotalTokens = 0
 	return d
 }
@@ -99,6 +99,13 @@ func (s *Scheduler) scheduleRunning(now clock.Time, d *Decision, b *budget) {
 			i++
 			continue
 		}
+		if s.fits(q, n) {
+			b.prefill = b.prefill || q.prefillChunk
+			b.take(s, n)
+			s.addRow(d, q, n)
+			i++
+			continue
+		}
 		had := len(q.tables[0])
 		multi := len(s.groups) > 1
 		if multi {
@@ -121,10 +128,8 @@ func (s *Scheduler) scheduleRunning(now clock.Time, d *Decision, b *budget) {
 			}
 		}
 		b.prefill = b.prefill || q.prefillChunk
-		s.addRow(d, q, n, had)
-		b.hasRunning = true
-		b.tokens -= n
-		b.input -= n + s.cfg.DraftSlots
+		b.take(s, n)
+		s.addNewBlocks(d, q, s.addRow(d, q, n), had)
 		i++
 	}
 }
@@ -134,38 +139,50 @@ func (s *Scheduler) runningTokens(q *seq, b *budget) int {
 	if q.placeholders > 0 && q.computed+2-q.placeholders >= q.numPrompt+q.maxTokens {
 		return 0 // the step in flight is sure to reach max_tokens
 	}
-	if s.step < q.eligible || (b.deferring && q.prefillChunk) {
+	if (b.deferring && q.prefillChunk) || (s.cfg.DecodeStagger > 1 && s.step < q.eligible) {
 		return 0
 	}
-	n := len(q.tokens) + len(q.spec) + q.placeholders - q.computed
+	n := len(q.tokens) + q.placeholders - q.computed
+	if q.drafted {
+		n += len(q.spec)
+	}
 	if b.threshold > 0 && n > b.threshold {
 		n = b.threshold
 	}
 	return max(0, min(n, b.tokens, b.input-s.cfg.DraftSlots, s.cfg.MaxModelLen-q.computed-1))
 }
 
+// take charges a running request's tokens.
+func (b *budget) take(s *Scheduler, n int) {
+	b.hasRunning = true
+	b.tokens -= n
+	b.input -= n + s.cfg.DraftSlots
+}
+
 // addRow puts a running request into the decision.
-func (s *Scheduler) addRow(d *Decision, q *seq, n, had int) {
-	row := d.add(q)
-	s.fillRow(row, q, n)
+func (s *Scheduler) addRow(d *Decision, q *seq, n int) *Row {
+	row, it := d.add(q, n)
 	row.New, row.Resumed = false, false
-	row.NewBlocks = nil
-	if len(s.groups) == 1 {
-		if len(q.tables[0]) > had {
-			d.news = append(d.news, q.tables[0][had:])
-			row.NewBlocks = d.news[len(d.news)-1:]
-		}
-	} else {
-		row.NewBlocks = s.newBlocks(d, q)
-	}
-	row.Drafts = nil
-	if len(q.spec) > 0 {
+	if q.drafted {
 		if k := n + q.computed - len(q.tokens) - q.placeholders; k > 0 {
 			row.Drafts = q.spec[:min(k, len(q.spec))]
+			it.drafts, it.seldom = int32(len(row.Drafts)), true
 		}
-		q.spec = q.spec[:0]
+		q.setSpec(q.spec[:0])
 	}
-	s.advance(d, q, row, n)
+	s.advance(d, q, row, it)
+	return row
+}
+
+// addNewBlocks gives the row the blocks that its request had not before.
+func (s *Scheduler) addNewBlocks(d *Decision, q *seq, row *Row, had int) {
+	if len(s.groups) > 1 {
+		row.NewBlocks = s.newBlocks(d, q)
+	} else if len(q.tables[0]) > had {
+		d.news = append(d.news, q.tables[0][had:])
+		row.NewBlocks = d.news[len(d.news)-1:]
+	}
+	d.items[len(d.items)-1].seldom = true
 }
 
 // noteTables remembers the lengths of a request's tables, for newBlocks.
@@ -189,23 +206,31 @@ func (s *Scheduler) newBlocks(d *Decision, q *seq) [][]int32 {
 	return d.news[from:]
 }
 
-func (d *Decision) add(q *seq) *Row {
-	if len(d.Rows) < cap(d.Rows) {
-		d.Rows = d.Rows[:len(d.Rows)+1]
-	} else {
+// add appends a row. What stays the same from step to step is written only if another row was here.
+func (d *Decision) add(q *seq, n int) (*Row, *item) {
+	i := len(d.items)
+	if i == cap(d.items) {
+		d.items = append(d.items, item{})
+	}
+	if i == cap(d.Rows) {
 		d.Rows = append(d.Rows, Row{})
 	}
-	d.seqs = append(d.seqs, q)
-	return &d.Rows[len(d.Rows)-1]
-}
-
-func (s *Scheduler) fillRow(row *Row, q *seq, n int) {
-	row.ID, row.Req, row.Slot = q.id, q.req, int(q.slot)
+	d.items, d.Rows = d.items[:i+1], d.Rows[:i+1]
+	it, row := &d.items[i], &d.Rows[i]
+	if it.q != q || it.epoch != q.epoch {
+		*it = item{q: q, epoch: q.epoch, seldom: true}
+		row.ID, row.Req, row.Slot, row.PromptLen, row.Tokens, row.Blocks = q.id, q.req, int(q.slot), q.numPrompt, q.tokens, q.tables
+	}
+	if it.seldom {
+		row.Drafts, row.NewBlocks = nil, nil
+		it.seldom = false
+	}
+	it.n, it.drafts = int32(n), 0
+	row.Tokens = row.Tokens[:len(q.tokens)]
+	row.NumComputed, row.NumTokens, row.NumOutput, row.InFlight = q.computed, n, q.numOutput()+q.placeholders, q.placeholders
 	row.First = q.newSlot
 	q.newSlot = false
-	row.NumComputed, row.NumTokens = q.computed, n
-	row.Tokens, row.PromptLen, row.NumOutput, row.InFlight = q.tokens, q.numPrompt, q.numOutput()+q.placeholders, q.placeholders
-	row.Blocks = q.tables
+	return row, it
 }
 
 // admitWaiting admits waiting requests until one does not fit; it never looks behind that one.
@@ -276,9 +301,9 @@ func (s *Scheduler) scheduledLoRAs(d *Decision) []int {
 	if s.cfg.MaxLoRAs == 0 {
 		return list
 	}
-	for _, q := range d.seqs {
-		if q.req.Adapter != 0 {
-			list = addLoRA(list, q.req.Adapter)
+	for i := range d.Rows {
+		if id := d.Rows[i].Req.Adapter; id != 0 {
+			list = addLoRA(list, id)
 		}
 	}
 	return list
@@ -346,20 +371,21 @@ func (s *Scheduler) admitOne(now clock.Time, d *Decision, b *budget, from *queue
 	s.setDeferred(q, false)
 	s.running = append(s.running, q)
 	s.start(now, q, computed)
-	row := d.add(q)
-	row.New, row.Resumed = q.status == waiting, q.status == preempted
+	first, again := q.status == waiting, q.status == preempted
 	q.status = running
 	s.enter(now, q)
 	s.takeSlot(q)
-	s.fillRow(row, q, n)
+	q.epoch++
+	row, it := d.add(q, n)
+	row.New, row.Resumed, it.seldom = first, again, true
 	from0 := len(d.news)
 	d.news = append(d.news, q.tables...)
 	row.NewBlocks = d.news[from0:]
-	row.Drafts = nil
 	if padded {
 		row.Drafts = s.placeholders
+		it.drafts = int32(len(row.Drafts))
 	}
-	s.advance(d, q, row, n)
+	s.advance(d, q, row, it)
 	b.tokens -= n
 	b.input -= n + s.cfg.DraftSlots
 	return HeldNone
@@ -391,17 +417,23 @@ func (s *Scheduler) countLookup(q *seq, hit int) {
 }
 
 // advance commits a row to its request at once: the next step may be planned before this one ran.
-func (s *Scheduler) advance(d *Decision, q *seq, row *Row, n int) {
+func (s *Scheduler) advance(d *Decision, q *seq, row *Row, it *item) {
+	n := int(it.n)
 	d.TotalTokens += n
-	q.undoChunk, q.undoEligible = q.prefillChunk, q.eligible
+	q.undoChunk = q.prefillChunk
 	q.computed += n
 	q.inFlight += n
 	q.prefillChunk = q.computed < len(q.tokens)+q.placeholders
 	row.Samples = !q.prefillChunk
 	if s.cfg.Async && !q.prefillChunk {
-		q.placeholders += 1 + len(row.Drafts)
-		q.spec = s.placeholders
-		if s.cfg.DecodeStagger > 1 {
+		q.placeholders += 1 + int(it.drafts)
+		if len(s.placeholders) > 0 {
+			q.setSpec(s.placeholders)
+		}
+	}
+	if s.cfg.DecodeStagger > 1 {
+		q.undoEligible = q.eligible
+		if s.cfg.Async && !q.prefillChunk {
 			q.eligible = s.step + uint64(s.cfg.DecodeStagger)
 		}
 	}

@@ -54,8 +54,9 @@ type Scheduler struct {
 
 	placeholders []int32 // -1 for each speculative token
 	decisions    []*Decision
-	flights      int   // decisions that are not updated yet
-	seqs         []seq // slab of records
+	flights      int    // decisions that are not updated yet
+	seqs         []seq  // slab of records
+	colds        []cold // and of what stands behind them
 	outputs      outputs
 	counters     request.SchedulerStats
 	acceptedPos  []int
@@ -128,10 +129,11 @@ func (s *Scheduler) Add(now clock.Time, r *request.Request) error {
 
 func (s *Scheduler) newSeq(r *request.Request) *seq {
 	if len(s.seqs) == 0 {
-		s.seqs = make([]seq, 32)
+		s.seqs, s.colds = make([]seq, 64), make([]cold, 64)
 	}
 	q := &s.seqs[0]
-	s.seqs = s.seqs[1:]
+	q.cold = &s.colds[0]
+	s.seqs, s.colds = s.seqs[1:], s.colds[1:]
 	s.orders++
 	q.id, q.req, q.priority, q.arrival, q.order = r.ID, r, r.Priority, r.ArrivalOrder, s.orders
 	q.tokens = slices.Clone(r.Prompt)
@@ -140,11 +142,13 @@ func (s *Scheduler) newSeq(r *request.Request) *seq {
 	q.norecord = r.NoRecord || s.cfg.NoRecord
 	q.fresh, q.needPrefill = true, true
 	q.takeSampling(&r.Sampling, r.Repetition)
+	q.setLimit(s.cfg.MaxModelLen)
 	if len(s.groups) == 1 {
 		q.tables, q.cached = q.oneTable[:], q.oneCached[:]
 	} else {
 		q.tables, q.cached = make([][]int32, len(s.groups)), make([]int, len(s.groups))
 	}
+	s.setMarks(q)
 	return q
 }
 

@@ -21,39 +21,57 @@ func (s status) String() string {
 	return [...]string{"WAITING", "WAITING_FOR_STREAMING_REQ", "PARKED", "RUNNING", "PREEMPTED", "FINISHED"}[s]
 }
 
-// seq is the scheduler's record of a request.
+// seq is the scheduler's record of a request. A decode step touches these two cache lines of it and no other: at a thousand requests the
+// lines touched are the cost. The rest stands behind cold; records of neighbours lie side by side.
 type seq struct {
-	// What a decode step reads and writes lies together: at a thousand requests the cache lines touched are the cost.
 	status       status
 	prefillChunk bool // the last scheduled part was not the end of what is known
-	resumable    bool
+	undoChunk    bool // prefillChunk before the last row, should that be taken back
 	dropStale    bool // stale output is dropped instead of delivered
 	leaving      bool // stopped in this update, to be taken out of running
 	hasOutput    bool // an output came since the start, the segment's start or the last preemption
 	recompute    bool // resumed after a preemption, no output yet
-	norecord     bool
-	newSlot      bool  // its next row is the first of its slot
-	needPrefill  bool  // its prefill statistics have not been reported
-	repeated     bool  // the last stop was a repetition
-	undoChunk    bool  // prefillChunk before the last row, should that be taken back
-	slot         int32 // -1: none
-	eos          int32 // -1: none
-	stopToken    int32
-	computed     int // num_computed_tokens
-	placeholders int // num_output_placeholders
-	inFlight     int // num_in_flight_tokens
-	stale        int // num_stale_output_tokens
-	numPrompt    int
-	maxTokens    int
-	tokens       []int32 // prompt, then outputs
-	oneTable     [1][]int32
-	oneCached    [1]int
-	tables       [][]int32
+	newSlot      bool // its next row is the first of its slot
+	needPrefill  bool // its prefill statistics have not been reported
+	noted        bool // events or ledger changes wait for its next output
+	drafted      bool // spec is not empty
+	careful      bool // it has stop ids or a repetition to look for
+	slot         int32
+	epoch        uint32 // of what stays the same in its rows and outputs from step to step: a new admission, a moved tokens array
+	eos          int32  // -1: none
+	computed     int    // num_computed_tokens
+	placeholders int    // num_output_placeholders
+	inFlight     int    // num_in_flight_tokens
+	stale        int    // num_stale_output_tokens
+	roof         int    // tokens that its blocks hold; -1: to be worked out by group
+
+	tokens    []int32 // prompt, then outputs
+	numPrompt int
+	limit     int // tokens at which it stops for its length
+	maxTokens int
+	hashAt    int // tokens at which its next block is hashed
+	*cold
+	_ [8]byte // to 128: no two records share a line
+}
+
+// cold is what a steady decode step does not read.
+type cold struct {
 	id           request.ID
 	req          *request.Request
 	client       int
-	spec         []int32 // drafts for the next step
+	resumable    bool
+	norecord     bool
+	repeated     bool // the last stop was a repetition
+	deferred     bool // counted as skipped
+	fresh        bool // not scheduled since Add or since its segment began
+	state        request.State
+	wait         request.Wait // why it is parked
+	stopToken    int32
+	oneTable     [1][]int32
+	oneCached    [1]int
+	tables       [][]int32
 	cached       []int   // blocks hashed so far, by group
+	spec         []int32 // drafts for the next step
 	events       []request.Event
 	changes      []request.StateChange
 	stops        []int32
@@ -70,10 +88,6 @@ type seq struct {
 	in            *queue
 	before        *seq
 	after         *seq
-	deferred      bool         // counted as skipped
-	wait          request.Wait // why it is parked
-	fresh         bool         // not scheduled since Add or since its segment began
-	state         request.State
 	segments      []request.Segment
 	preemptions   int
 	committed     int // blocks promised to it (NonPreemptible)
@@ -93,7 +107,19 @@ func (q *seq) takeSampling(p *request.SamplingParams, repeat *request.Repetition
 			q.stops = append(append([]int32{}, p.StopTokenIDs...), q.req.EOS[1:]...)
 		}
 	}
+	q.careful = len(q.stops) > 0 || repeat != nil
 }
+
+// setLimit works out the length at which the request stops, after a change of its prompt or its parameters.
+func (q *seq) setLimit(maxModelLen int) {
+	q.limit = maxModelLen
+	if q.maxTokens < maxModelLen-q.numPrompt {
+		q.limit = q.numPrompt + q.maxTokens
+	}
+}
+
+// setSpec replaces the drafts for the next step.
+func (q *seq) setSpec(drafts []int32) { q.spec, q.drafted = drafts, len(drafts) > 0 }
 
 // holdsKV reports whether the request has computed tokens while it waits.
 func (q *seq) holdsKV() bool { return q.computed > 0 }
@@ -102,6 +128,7 @@ func (q *seq) holdsKV() bool { return q.computed > 0 }
 func (s *Scheduler) event(now clock.Time, q *seq, t request.EventType) {
 	if !q.norecord {
 		q.events = append(q.events, request.Event{Type: t, At: now})
+		q.noted = true
 	}
 }
 
@@ -113,6 +140,7 @@ func (s *Scheduler) enter(now clock.Time, q *seq) {
 	if to := s.stateOf(q); to != q.state {
 		q.state = to
 		q.changes = append(q.changes, request.StateChange{To: to, At: now})
+		q.noted = true
 	}
 }
 

@@ -73,6 +73,7 @@ func (s *Scheduler) adopt(now clock.Time, q *seq, seg request.Segment) {
 		q.req = &r
 		q.takeSampling(&r.Sampling, r.Repetition)
 	}
+	q.setLimit(s.cfg.MaxModelLen)
 	q.status = waiting
 	q.fresh, q.hasOutput, q.recompute = true, false, false
 	s.event(now, q, request.Queued)

@@ -8,7 +8,7 @@ import (
 
 // checkStop looks at the newest token: end of sequence, stop ids, length, then, past min_tokens, repetition. min_tokens does not hold
 // the first two back: the sampler masks those tokens.
-func (q *seq) checkStop(maxModelLen int) request.FinishReason {
+func (q *seq) checkStop() request.FinishReason {
 	last := q.tokens[len(q.tokens)-1]
 	if last == q.eos && q.eos >= 0 {
 		return request.FinishStop
@@ -17,11 +17,10 @@ func (q *seq) checkStop(maxModelLen int) request.FinishReason {
 		q.stopToken, q.repeated = last, false
 		return request.FinishStop
 	}
-	n := q.numOutput()
-	if len(q.tokens) >= maxModelLen || n >= q.maxTokens {
+	if len(q.tokens) >= q.limit {
 		return request.FinishLength
 	}
-	if q.repeat == nil || n < q.minTokens || !repeats(q.tokens[q.numPrompt:], q.repeat) {
+	if q.repeat == nil || q.numOutput() < q.minTokens || !repeats(q.tokens[q.numPrompt:], q.repeat) {
 		return request.NotFinished
 	}
 	q.stopToken, q.repeated = -1, true

@@ -15,6 +15,17 @@ type outputs struct {
 	changes []request.StateChange
 	prefill []request.PrefillStats
 	ints    []int
+	moved   uint32      // counts the moves of tokens
+	plain   []plainMark // parallel to step.Outputs
+}
+
+// plainMark says that an output holds one token of a request and nothing else that can change: the same output of the next step is already there
+// when its token lands in the same place.
+type plainMark struct {
+	q     *seq // nil: not plain
+	epoch uint32
+	moved uint32
+	at    int // in outputs.tokens
 }
 
 // Update commits the results of a decision and returns what the step says. With r.Rows empty nothing sampled. The result is valid
@@ -23,15 +34,19 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 	o := &s.outputs
 	o.tokens, o.events, o.changes, o.prefill = o.tokens[:0], o.events[:0], o.changes[:0], o.prefill[:0]
 	before := len(o.step.Outputs)
-	o.step.Outputs = o.step.Outputs[:0]
+	o.step.Outputs, o.plain = o.step.Outputs[:0], o.plain[:0]
 	swept := false
-	for i, q := range d.seqs {
-		row := &d.Rows[i]
+	for i := range d.items {
+		it := &d.items[i]
 		var res *RowResult
 		if i < len(r.Rows) {
 			res = &r.Rows[i]
+			if s.decoded(it, res) {
+				s.emitPlain(o, it.q, res.Tokens[0])
+				continue
+			}
 		}
-		stopped, was := s.updateRow(now, o, q, row, res)
+		stopped, was := s.updateRow(now, o, it, res)
 		swept = swept || (stopped && was == running)
 	}
 	if swept {
@@ -40,25 +55,52 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 	s.addTerminal(o)
 	if n := len(o.step.Outputs); n < before {
 		clear(o.step.Outputs[n:before]) // what is not overwritten would keep old requests' memory
+		clear(o.plain[n:before])
 	}
 	o.step.At, o.step.Scheduled = now, d.At
-	o.step.Stats = s.takeStats(o)
-	clear(d.seqs)
+	s.takeStats(o)
 	s.decisions = append(s.decisions, d)
 	s.flights--
 	s.verifyState()
 	return &o.step
 }
 
+// decoded commits a row as most are: one token of a running request, which neither stops it nor fills a block. Anything else it leaves to updateRow,
+// unchanged.
+func (s *Scheduler) decoded(it *item, res *RowResult) bool {
+	q := it.q
+	if q.status != running || !q.hasOutput || q.recompute || q.needPrefill || q.noted || q.careful || q.stale > 0 || it.drafts > 0 {
+		return false
+	}
+	if len(res.Tokens) != 1 || res.Fault != "" || res.Payload != nil || res.Logprobs != nil || res.PromptLogprobs != nil {
+		return false
+	}
+	t, n := res.Tokens[0], len(q.tokens)
+	if n+1 >= q.limit || n == cap(q.tokens) || (t == q.eos && t >= 0) {
+		return false
+	}
+	if s.cfg.Async {
+		if q.computed-q.placeholders+1 >= q.hashAt {
+			return false
+		}
+		q.placeholders--
+	}
+	q.inFlight -= int(it.n)
+	q.tokens = q.tokens[:n+1]
+	q.tokens[n] = t
+	return true
+}
+
 // updateRow commits one row. It reports whether the request stopped (or its turn), and its status before.
-func (s *Scheduler) updateRow(now clock.Time, o *outputs, q *seq, row *Row, res *RowResult) (stopped bool, was status) {
+func (s *Scheduler) updateRow(now clock.Time, o *outputs, it *item, res *RowResult) (stopped bool, was status) {
+	q := it.q
 	if q.status == ended {
 		return false, ended
 	}
-	q.inFlight -= row.NumTokens
+	q.inFlight -= int(it.n)
 	stale := q.stale > 0
 	if stale {
-		q.stale -= row.NumTokens
+		q.stale -= int(it.n)
 		if q.dropStale {
 			return false, q.status
 		}
@@ -77,7 +119,7 @@ func (s *Scheduler) updateRow(now clock.Time, o *outputs, q *seq, row *Row, res 
 		}
 		return false, was
 	}
-	if k := len(row.Drafts); k > 0 {
+	if k := int(it.drafts); k > 0 {
 		s.verify(q, k, len(res.Tokens)-1, stale)
 	}
 	tokens, why := s.appendTokens(q, res.Tokens)
@@ -87,6 +129,7 @@ func (s *Scheduler) updateRow(now clock.Time, o *outputs, q *seq, row *Row, res 
 		}
 		if was == running {
 			s.cacheBlocks(q, q.computed-q.placeholders)
+			s.setMarks(q)
 		}
 	}
 	s.finishRow(now, o, q, tokens, why, res)
@@ -152,8 +195,11 @@ func (s *Scheduler) verify(q *seq, drafts, accepted int, stale bool) {
 // appendTokens appends new tokens until one stops the request; the rest is dropped.
 func (s *Scheduler) appendTokens(q *seq, tokens []int32) ([]int32, request.FinishReason) {
 	for i, t := range tokens {
+		if len(q.tokens) == cap(q.tokens) {
+			q.epoch++
+		}
 		q.tokens = append(q.tokens, t)
-		if why := q.checkStop(s.cfg.MaxModelLen); why != request.NotFinished {
+		if why := q.checkStop(); why != request.NotFinished {
 			return tokens[:i+1], why
 		}
 	}
@@ -170,7 +216,8 @@ func (s *Scheduler) stop(now clock.Time, q *seq) (segment bool) {
 	// The turn may have ended inside accepted drafts: what was dropped behind the stop does not count as computed. (vLLM 0.32 leaves the
 	// count past the kept tokens, which later trips an assertion.)
 	q.computed = min(q.computed-q.placeholders, len(q.tokens))
-	q.spec, q.placeholders = nil, 0
+	q.setSpec(nil)
+	q.placeholders = 0
 	q.dropStale, q.stale = true, q.inFlight
 	if len(q.segments) > 0 {
 		next := q.segments[0]
@@ -223,9 +270,9 @@ func (s *Scheduler) UpdateDrafts(ids []request.ID, drafts [][]int32) {
 			continue
 		}
 		if q.prefillChunk {
-			q.spec = q.spec[:0]
+			q.setSpec(q.spec[:0])
 			continue
 		}
-		q.spec = append(q.spec[:0], drafts[i]...)
+		q.setSpec(append(q.spec[:0], drafts[i]...))
 	}
 }
