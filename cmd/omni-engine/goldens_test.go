@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -42,6 +43,8 @@ func skipped(r recorded) string {
 	case strings.Contains(body, "beam_search"), strings.Contains(body, "structured_outputs"), strings.Contains(body, `"json_schema"`),
 		strings.Contains(body, `"json_object"`), strings.Contains(body, "logprob_token_ids"), strings.Contains(body, `"response_format": {"type": "xml`):
 		return "refused until it is built"
+	case r.Name == "bad_chat_content_part_unknown":
+		return "the message is our own: vLLM's dumps every part type that other models read"
 	}
 	return ""
 }
@@ -115,7 +118,7 @@ func same(path string, want, got any, loose bool) error {
 		if strings.Contains(path, "logprob") && !strings.HasSuffix(path, "rank") && !strings.Contains(path, "text_offset") {
 			tolerance = 2e-3
 		}
-		if loose && strings.Contains(path, "logprob") {
+		if loose && (strings.Contains(path, "logprob") || strings.HasPrefix(path, ".usage")) {
 			return nil
 		}
 		if math.Abs(w-g) > tolerance {
@@ -172,7 +175,8 @@ func events(raw string) (out []any) {
 }
 
 func TestAnswersAreVLLMs(t *testing.T) {
-	h := realServer(t, "--dtype", "float32", "--max-model-len", "2048").handler
+	// The recorded server read the dequantised weights rounded to bfloat16.
+	h := serverOf(t, folder(t, smollm2(t), "bf16"), "--dtype", "float32", "--max-model-len", "2048").handler
 	for _, server := range []string{"f32", "bf16"} {
 		for _, r := range recordings(t, server) {
 			t.Run(server+"/"+r.Name, func(t *testing.T) {
@@ -211,8 +215,11 @@ func sampled(r recorded) bool {
 // sameStream compares event by event; sampled streams may have other lengths and texts.
 func sameStream(want, got []any, loose bool) error {
 	if loose {
-		want, got = want[len(want)-2:], got[len(got)-2:]
+		want, got = slices.DeleteFunc(want, running), slices.DeleteFunc(got, running)
 	}
+	// How the choices of an answer interleave is chance.
+	slices.SortStableFunc(want, byChoice)
+	slices.SortStableFunc(got, byChoice)
 	if len(want) != len(got) {
 		return fmt.Errorf("want %d events, got %d: %v", len(want), len(got), got)
 	}
@@ -222,4 +229,23 @@ func sameStream(want, got []any, loose bool) error {
 		}
 	}
 	return nil
+}
+
+// running events are those before a choice's last.
+func running(event any) bool {
+	d, _ := event.(map[string]any)
+	l, _ := d["choices"].([]any)
+	return len(l) > 0 && l[0].(map[string]any)["finish_reason"] == nil
+}
+
+func byChoice(a, b any) int { return choiceOf(a) - choiceOf(b) }
+
+// choiceOf is an event's choice; those without one come last.
+func choiceOf(event any) int {
+	d, _ := event.(map[string]any)
+	if l, _ := d["choices"].([]any); len(l) > 0 {
+		index, _ := l[0].(map[string]any)["index"].(float64)
+		return int(index)
+	}
+	return math.MaxInt
 }

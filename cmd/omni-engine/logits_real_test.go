@@ -170,7 +170,7 @@ func holdRow(t *testing.T, got []float32, f *facts, p int) {
 func holdGreedy(t *testing.T, d *driver, f *facts, tol tolerance) {
 	compared := 0
 	for i, p := range f.Prompts {
-		if i > 3 && len(p.IDs) > 64 && !long() {
+		if i > 4 && !long() {
 			continue
 		}
 		for k, got := range d.greedy(p.IDs, p.Greedy) {
@@ -184,7 +184,7 @@ func holdGreedy(t *testing.T, d *driver, f *facts, tol tolerance) {
 	require.Greater(t, compared, 200)
 	p := f.Prompts[0]
 	next := d.run(feed{tokens: p.IDs}).tokens[0]
-	for k := range p.Greedy[:16] {
+	for k := range p.Greedy[:8] {
 		if p.Margin[k] >= tol.margin {
 			require.Equal(t, p.Greedy[k], next, "decoded token %d", k)
 		}
@@ -269,10 +269,12 @@ func holdBits(t *testing.T, d *driver, f *facts) {
 	for _, size := range []int{1, 7} {
 		same("in chunks", d.prefill(4, ids, size).logits[0])
 	}
-	long := text[:600]
-	alone = d.run(feed{tokens: long}).logits[0]
-	same("chunks of 512", d.prefill(0, long, 512).logits[0])
-	same("chunks of 77", d.prefill(0, long, 77).logits[0])
+	text = text[:600]
+	alone = d.run(feed{tokens: text}).logits[0]
+	same("chunks of 512", d.prefill(0, text, 512).logits[0])
+	if long() {
+		same("chunks of 77", d.prefill(0, text, 77).logits[0])
+	}
 }
 
 func different(a, b []float32) (n int) {

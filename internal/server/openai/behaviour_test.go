@@ -54,9 +54,10 @@ func TestRoutesAnswerAsVLLMsRouterDoes(t *testing.T) {
 		assert.Equal(t, c.allow, w.Header().Get("Allow"), c.path)
 	}
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/v1/models/", nil))
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/v1/models/?a=b%20c", nil))
 	assert.Equal(t, http.StatusTemporaryRedirect, w.Code)
-	assert.Equal(t, "/v1/models", w.Header().Get("Location"))
+	assert.Equal(t, "/v1/models?a=b%20c", w.Header().Get("Location"))
+	assert.Empty(t, w.Body.String())
 }
 
 func TestKeysGuardTheAPI(t *testing.T) {

@@ -78,7 +78,10 @@ func (s *Server) dispatch(w http.ResponseWriter, r *http.Request, path string, m
 		w.Header().Set("Allow", allowed(methods))
 		writeDetail(w, http.StatusMethodNotAllowed, "Method Not Allowed")
 	case len(path) > 1 && byPath[strings.TrimSuffix(path, "/")] != nil:
-		http.Redirect(w, r, strings.TrimSuffix(r.URL.Path, "/"), http.StatusTemporaryRedirect)
+		to := *r.URL
+		to.Path, to.RawPath = strings.TrimSuffix(to.Path, "/"), ""
+		w.Header().Set("Location", to.RequestURI())
+		w.WriteHeader(http.StatusTemporaryRedirect)
 	default:
 		writeDetail(w, http.StatusNotFound, "Not Found")
 	}
