@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,6 +48,10 @@ func serveCommand() *cobra.Command {
 // serve runs a server until ctx ends, then drains it.
 func serve(ctx context.Context, cfg *config.Serve, stderr io.Writer) error {
 	log := newLogger(cfg, stderr)
+	secure, err := certificate(cfg) // before the model: a wrong path is told at once
+	if err != nil {
+		return err
+	}
 	listener, err := listen(cfg)
 	if err != nil {
 		return err
@@ -54,12 +61,16 @@ func serve(ctx context.Context, cfg *config.Serve, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: a.handler, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+	if ctx.Err() != nil {
+		log.Info("stopped while the model was loaded")
+		return a.close(context.Background())
+	}
+	server := &http.Server{TLSConfig: secure, Handler: a.handler, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), BaseContext: func(net.Listener) context.Context { return a.requests }}
 	served := make(chan error, 1)
 	go func() {
-		if cfg.SSLCertFile != "" {
-			served <- server.ServeTLS(listener, cfg.SSLCertFile, cfg.SSLKeyFile)
+		if secure != nil {
+			served <- server.ServeTLS(listener, "", "")
 			return
 		}
 		served <- server.Serve(listener)
@@ -72,16 +83,31 @@ func serve(ctx context.Context, cfg *config.Serve, stderr io.Writer) error {
 		return errors.Join(fmt.Errorf("http server: %w", err), a.close(context.Background()))
 	case <-ctx.Done():
 	}
-	return shutdown(server, a, cfg.ShutdownTimeout, log)
+	again, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return shutdown(again, server, a, cfg.ShutdownTimeout, log)
+}
+
+// certificate reads the TLS files; nil without them.
+func certificate(cfg *config.Serve) (*tls.Config, error) {
+	if cfg.SSLCertFile == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(cfg.SSLCertFile, cfg.SSLKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading --ssl-certfile %s and --ssl-keyfile %s: %w", cfg.SSLCertFile, cfg.SSLKeyFile, err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
 // shutdown stops accepting, lets running requests finish for the set time, aborts the rest, and ends in good order.
-func shutdown(server *http.Server, a *app, patience time.Duration, log *slog.Logger) error {
+// The end of again, a second signal, ends the patience.
+func shutdown(again context.Context, server *http.Server, a *app, patience time.Duration, log *slog.Logger) error {
 	log.Info("shutting down", "drain_seconds", patience.Seconds())
-	drain, cancel := context.WithTimeout(context.Background(), patience)
+	drain, cancel := context.WithTimeout(again, patience)
 	defer cancel()
 	if err := server.Shutdown(drain); err != nil {
-		log.Warn("requests are aborted after the drain time", "error", err)
+		log.Warn("the requests that still run are aborted", "error", err)
 		a.abort() // ends every request's context: answers end, blocks are freed
 		last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"omni-engine/internal/config"
+)
+
+func TestUnreadableCertificateIsToldBeforeTheModelIsOpened(t *testing.T) {
+	cfg := config.Default()
+	cfg.Model, cfg.Port = filepath.Join(t.TempDir(), "absent.gguf"), 0
+	cfg.SSLCertFile, cfg.SSLKeyFile = filepath.Join(t.TempDir(), "c.pem"), filepath.Join(t.TempDir(), "k.pem")
+	require.ErrorContains(t, serve(t.Context(), &cfg, io.Discard), "--ssl-certfile")
+}
+
+// waiting is a server whose one request ends only with its context, and a channel that tells the request's end.
+func waiting(t *testing.T) (*http.Server, *app, chan struct{}) {
+	t.Helper()
+	a := &app{}
+	a.requests, a.abort = context.WithCancel(context.Background())
+	begun, ended := make(chan struct{}), make(chan struct{})
+	server := &http.Server{BaseContext: func(net.Listener) context.Context { return a.requests }, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		close(ended)
+	})}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = server.Serve(l) }()
+	go func() {
+		if resp, err := http.Get("http://" + l.Addr().String()); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	<-begun
+	return server, a, ended
+}
+
+func TestSecondSignalEndsTheDrain(t *testing.T) {
+	server, a, ended := waiting(t)
+	again, signal := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- shutdown(again, server, a, time.Hour, slog.New(slog.DiscardHandler)) }()
+	select {
+	case <-ended:
+		t.Fatal("the request ended before the second signal")
+	case <-time.After(50 * time.Millisecond):
+	}
+	signal()
+	<-ended
+	require.NoError(t, <-done)
+}
+
+func TestRequestsEndWithTheDrainTime(t *testing.T) {
+	server, a, ended := waiting(t)
+	require.NoError(t, shutdown(t.Context(), server, a, 20*time.Millisecond, slog.New(slog.DiscardHandler)))
+	<-ended
+}
