@@ -310,7 +310,7 @@ func (a *app) startServer(cfg *config.Serve, src *source, m *models.Model, names
 		KeepAlive: time.Duration(cfg.SSEKeepAlive) * time.Second, ResponseRole: cfg.ResponseRole, TrustTemplate: cfg.TrustRequestChatTemplate,
 		TemplateKwargs: kwargs, TokensAsIDs: cfg.ReturnTokensAsTokenIDs, PromptTokensDetails: cfg.EnablePromptTokensDetails,
 		PerRequestMetrics: cfg.EnablePerRequestMetrics, ForceUsage: cfg.ForceIncludeUsage, LoadTracking: cfg.EnableServerLoadTracking,
-		PriorityPolicy: cfg.Policy == "priority", LogRequests: cfg.LogRequests, Fingerprint: fingerprint(cfg), AccessLog: !cfg.DisableAccessLog,
+		PriorityPolicy: cfg.Policy == "priority", LogRequests: cfg.LogRequests, LogOutputs: cfg.LogOutputs, MaxLogLen: cfg.MaxLogLen, Fingerprint: fingerprint(cfg), AccessLog: !cfg.DisableAccessLog,
 		QuietEndpoints: cfg.QuietEndpoints, RootPath: cfg.RootPath}, model, a.pipeline, a.metrics.Handler(), a.metrics.HTTP(), log)
 	a.handler = s.Handler()
 	return nil

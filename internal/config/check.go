@@ -49,6 +49,9 @@ func check(s *Serve) (errs []error) {
 	if s.LogStats && (s.NoLogStats || s.DisableLogStats) {
 		bad("--log-stats asks for per-request logs, --no-log-stats and --disable-log-stats turn recording off: give one of them")
 	}
+	if s.LogOutputs && !s.LogRequests {
+		bad("--enable-log-outputs needs --enable-log-requests")
+	}
 	if s.KVCacheBytes != 0 && s.KVSpaceGiB != 0 {
 		bad("--kv-cache-memory-bytes and --cpu-kvcache-space (VLLM_CPU_KVCACHE_SPACE) both size the KV cache: give one of them")
 	}

@@ -58,10 +58,6 @@ func (s *Server) prepare(r *http.Request, d *schema.Dict, c *call, prefix string
 	}
 	c.usageOptions(d.Dict("stream_options"), s.opt.ForceUsage)
 	c.interval = int(d.Int("stream_interval", 0)) // the server's own interval is kept by the engine
-	if s.opt.LogRequests {
-		s.log.Info("received request", "id", c.base.External, "max_tokens", p.MaxTokens, "temperature", p.Temperature, "top_p", p.TopP,
-			"top_k", p.TopK, "seed", seedText(p.Seed), "n", n, "stream", d.Bool("stream", false))
-	}
 	return nil
 }
 

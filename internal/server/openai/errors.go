@@ -57,7 +57,7 @@ func (e *apiError) body() []byte {
 	if e.Param != "" {
 		param = &e.Param
 	}
-	b, _ := json.Marshal(map[string]any{"error": errorInfo{e.Message, e.Type, param, e.Status}})
+	b, _ := marshal(map[string]any{"error": errorInfo{e.Message, e.Type, param, e.Status}})
 	return b
 }
 

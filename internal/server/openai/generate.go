@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -25,15 +26,17 @@ type Engine interface {
 type job struct {
 	index  int
 	prompt *prompt
-	tokens int // generated so far
-	cached int // prompt tokens from the prefix cache
-	added  int // prompt tokens that the request put into it
+	tokens int             // generated so far
+	cached int             // prompt tokens from the prefix cache
+	added  int             // prompt tokens that the request put into it
+	text   strings.Builder // kept for --enable-log-outputs only
 }
 
 // source is one prompt's sequences, read as one.
 type source struct {
 	jobs []*job
 	next func(context.Context) (sequence int, u stages.Update, err error)
+	log  func(*part) // every update, for the log; nil: none
 }
 
 // part is a job's update.
@@ -44,6 +47,9 @@ type part struct {
 
 // submit starts every prompt's sequences. When one is refused, those before it end with ctx.
 func (s *Server) submit(ctx context.Context, c *call, prompts []prompt) ([]*source, []*job, error) {
+	if s.opt.LogRequests {
+		s.logRequest(c, prompts, c.body.Bool("stream", false))
+	}
 	var sources []*source
 	var jobs []*job
 	for i := range prompts {
@@ -56,6 +62,9 @@ func (s *Server) submit(ctx context.Context, c *call, prompts []prompt) ([]*sour
 		for range c.n {
 			src.jobs = append(src.jobs, &job{index: len(jobs), prompt: &prompts[i]})
 			jobs = append(jobs, src.jobs[len(src.jobs)-1])
+		}
+		if s.opt.LogOutputs {
+			src.log = func(p *part) { s.logOutput(c.base.External, p) }
 		}
 		if err := s.start(ctx, src, &r, c.n); err != nil {
 			if busy := unavailable(err); busy != nil {
@@ -155,7 +164,11 @@ func (src *source) drain(ctx context.Context, f func(*part) error) error {
 			}
 			return &apiError{http.StatusInternalServerError, "InternalServerError", why, ""}
 		}
-		if err := f(&part{job: j, Update: u}); err != nil {
+		p := &part{job: j, Update: u}
+		if src.log != nil {
+			src.log(p)
+		}
+		if err := f(p); err != nil {
 			return err
 		}
 		if u.Done() {

@@ -29,6 +29,8 @@ type Options struct {
 	LoadTracking        bool
 	PriorityPolicy      bool // the scheduler uses priorities
 	LogRequests         bool
+	LogOutputs          bool   // each answer's text, too
+	MaxLogLen           int    // most characters of a logged text; -1: all
 	Fingerprint         string // system_fingerprint; empty: null
 	AccessLog           bool
 	QuietEndpoints      []string
