@@ -3,6 +3,7 @@ package scheduler
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 )
 
 // groupMix sets the keys of the KV groups apart.
@@ -22,14 +23,18 @@ func (s *Scheduler) updateHashes(q *seq, n int) {
 			buf = append(buf, q.req.CacheSalt...)
 			buf = append(buf, 0)
 		}
-		for _, t := range q.tokens[i*size : (i+1)*size] {
-			buf = binary.LittleEndian.AppendUint32(buf, uint32(t))
+		from := len(buf)
+		buf = slices.Grow(buf, 4*size)[:from+4*size]
+		for j, t := range q.tokens[i*size : (i+1)*size] {
+			binary.LittleEndian.PutUint32(buf[from+4*j:], uint32(t))
 		}
-		if q.req.Rows != nil {
-			buf = append(buf, q.req.Rows.Key(i*size, size)...)
-		}
-		if i > 0 && q.req.Adapter != 0 {
-			buf = binary.LittleEndian.AppendUint64(buf, uint64(q.req.Adapter))
+		if q.mixed {
+			if q.req.Rows != nil {
+				buf = append(buf, q.req.Rows.Key(i*size, size)...)
+			}
+			if i > 0 && q.req.Adapter != 0 {
+				buf = binary.LittleEndian.AppendUint64(buf, uint64(q.req.Adapter))
+			}
 		}
 		s.hashBuf = buf
 		sum := sha256.Sum256(buf)

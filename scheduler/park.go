@@ -97,7 +97,7 @@ func (s *Scheduler) extendParked(q *seq, seg request.Segment) error {
 	if seg.Rows != nil {
 		r := *q.req
 		r.Rows = seg.Rows
-		q.req = &r
+		q.setRequest(&r)
 	}
 	return nil
 }

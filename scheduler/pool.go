@@ -8,7 +8,7 @@ type block struct {
 	prev, next int32 // free queue, a ring through the null block
 	ref        int32
 	hashed     int32 // prefix tokens that the hash covers; 0: no hash
-	bucket     int32 // next block in the same bucket of the table
+	over       int32 // next block that its bucket had no place for
 	dup        int32 // next block with the same key, in order of insertion
 	dupPrev    int32 // 0: the first of its key, which is the one in the bucket
 	dupLast    int32 // kept in the first of a key
@@ -20,10 +20,10 @@ type block struct {
 type pool struct {
 	blocks  []block
 	free    int
-	buckets []int32 // the table: see bucketOf
-	used    int     // keys in it
-	low     int     // a power of two
-	split   int     // buckets below it are split already
+	buckets []bucket // the table: see bucketOf
+	used    int      // keys in it
+	low     int      // a power of two
+	split   int      // buckets below it are split already
 	caching bool
 	evicted func(b int32) // a block loses its hash: for KV events
 }
@@ -34,12 +34,12 @@ func newPool(n int, caching bool) *pool {
 		p.blocks[i].prev, p.blocks[i].next = int32(i-1), int32(i+1)
 	}
 	p.blocks[0].prev, p.blocks[n-1].next = int32(n-1), 0
-	size := 1
-	for size < n {
+	size := 2
+	for size*bucketLoad < n {
 		size *= 2
 	}
 	if caching {
-		p.buckets, p.low = make([]int32, max(size, 2)), 1
+		p.buckets, p.low = make([]bucket, size), 1
 	}
 	return p
 }
@@ -123,44 +123,62 @@ func (p *pool) release(table []int32) {
 	}
 }
 
-// bucketOf finds a key's bucket by linear hashing: low+split buckets are in use, and every new key splits one more. So the memory touched
+// bucketOf finds a key's bucket by linear hashing: low+split buckets are in use, and every few new keys split one more. So the memory touched
 // follows the number of keys, not the size of the pool, and no insertion has to rebuild the table.
-func (p *pool) bucketOf(k key) *int32 {
-	i := k[0] & uint64(p.low-1)
-	if i < uint64(p.split) {
-		i = k[0] & uint64(2*p.low-1)
+func (p *pool) bucketOf(k key) *bucket {
+	i := tagOf(k) & uint32(p.low-1)
+	if i < uint32(p.split) {
+		i = tagOf(k) & uint32(2*p.low-1)
 	}
 	return &p.buckets[i]
 }
 
-// grow splits the next bucket when there are more keys than buckets.
+// grow counts a new key, and splits the next bucket when there are too many for the buckets in use.
 func (p *pool) grow() {
 	p.used++
-	if p.used <= p.low+p.split || p.low+p.split == len(p.buckets) {
+	if p.used <= bucketLoad*(p.low+p.split) || p.low+p.split == len(p.buckets) {
 		return
 	}
-	old, bit := p.split, uint64(p.low)
+	old, bit := p.split, uint32(p.low)
 	if p.split++; p.split == p.low {
 		p.low, p.split = 2*p.low, 0
 	}
 	stay, move := &p.buckets[old], &p.buckets[old+int(bit)]
-	for b := *stay; b != 0; b = p.blocks[b].bucket {
-		if p.blocks[b].key[0]&bit == 0 {
-			*stay = b
-			stay = &p.blocks[b].bucket
+	was := *stay
+	*stay = bucket{}
+	put := func(e entry) {
+		if e.tag&bit == 0 {
+			stay.add(p, e)
 		} else {
-			*move = b
-			move = &p.blocks[b].bucket
+			move.add(p, e)
 		}
 	}
-	*stay, *move = 0, 0
+	for _, e := range was.entries {
+		if e.block != 0 {
+			put(e)
+		}
+	}
+	for b := was.over; b != 0; {
+		next := p.blocks[b].over
+		put(entry{tagOf(p.blocks[b].key), b})
+		b = next
+	}
 }
 
 // find returns the block with this content that was cached first, 0 for none.
 func (p *pool) find(k key) int32 {
-	b := *p.bucketOf(k)
+	at, tag := p.bucketOf(k), tagOf(k)
+	for _, e := range at.entries {
+		if e.block == 0 {
+			return 0
+		}
+		if e.tag == tag && p.blocks[e.block].key == k {
+			return e.block
+		}
+	}
+	b := at.over
 	for b != 0 && p.blocks[b].key != k {
-		b = p.blocks[b].bucket
+		b = p.blocks[b].over
 	}
 	return b
 }
@@ -175,8 +193,7 @@ func (p *pool) cache(b int32, k key, n int) {
 		return
 	}
 	p.grow()
-	head := p.bucketOf(k)
-	x.bucket, *head = *head, b
+	p.bucketOf(k).add(p, entry{tagOf(k), b})
 }
 
 // evict takes a block's hash away.
@@ -196,17 +213,14 @@ func (p *pool) evict(b int32) {
 		return
 	}
 	at := p.bucketOf(x.key)
-	for *at != b {
-		at = &p.blocks[*at].bucket
-	}
+	at.remove(p, b)
 	if x.dup == 0 {
-		*at = x.bucket
 		p.used--
 		return
 	}
 	heir := &p.blocks[x.dup]
-	heir.bucket, heir.dupPrev, heir.dupLast = x.bucket, 0, x.dupLast
-	*at = x.dup
+	heir.dupPrev, heir.dupLast = 0, x.dupLast
+	at.add(p, entry{tagOf(x.key), x.dup})
 }
 
 // reset forgets all hashes. It refuses while any block but the null block is in use; the free queue keeps its order.

@@ -420,7 +420,9 @@ func (s *Scheduler) countLookup(q *seq, hit int) {
 func (s *Scheduler) advance(d *Decision, q *seq, row *Row, it *item) {
 	n := int(it.n)
 	d.TotalTokens += n
-	q.undoChunk = q.prefillChunk
+	if s.cfg.Policy == Priority {
+		q.undoChunk = q.prefillChunk
+	}
 	q.computed += n
 	q.inFlight += n
 	q.prefillChunk = q.computed < len(q.tokens)+q.placeholders

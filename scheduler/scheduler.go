@@ -58,6 +58,7 @@ type Scheduler struct {
 	seqs         []seq  // slab of records
 	colds        []cold // and of what stands behind them
 	outputs      outputs
+	warmed       int32
 	counters     request.SchedulerStats
 	acceptedPos  []int
 	draftedPos   []int
@@ -135,7 +136,8 @@ func (s *Scheduler) newSeq(r *request.Request) *seq {
 	q.cold = &s.colds[0]
 	s.seqs, s.colds = s.seqs[1:], s.colds[1:]
 	s.orders++
-	q.id, q.req, q.priority, q.arrival, q.order = r.ID, r, r.Priority, r.ArrivalOrder, s.orders
+	q.id, q.priority, q.arrival, q.order = r.ID, r.Priority, r.ArrivalOrder, s.orders
+	q.setRequest(r)
 	q.tokens = slices.Clone(r.Prompt)
 	q.client = r.Client
 	q.numPrompt, q.resumable, q.slot, q.stopToken = len(r.Prompt), r.Resumable, -1, -1

@@ -26,7 +26,6 @@ func (s status) String() string {
 type seq struct {
 	status       status
 	prefillChunk bool // the last scheduled part was not the end of what is known
-	undoChunk    bool // prefillChunk before the last row, should that be taken back
 	dropStale    bool // stale output is dropped instead of delivered
 	leaving      bool // stopped in this update, to be taken out of running
 	hasOutput    bool // an output came since the start, the segment's start or the last preemption
@@ -35,6 +34,7 @@ type seq struct {
 	needPrefill  bool // its prefill statistics have not been reported
 	noted        bool // events or ledger changes wait for its next output
 	drafted      bool // spec is not empty
+	mixed        bool // its hashes cover more than tokens: Rows, an adapter
 	careful      bool // it has stop ids or a repetition to look for
 	slot         int32
 	epoch        uint32 // of what stays the same in its rows and outputs from step to step: a new admission, a moved tokens array
@@ -51,11 +51,18 @@ type seq struct {
 	maxTokens int
 	hashAt    int // tokens at which its next block is hashed
 	*cold
-	_ [8]byte // to 128: no two records share a line
 }
 
 // cold is what a steady decode step does not read.
 type cold struct {
+	// What the filling of a block touches.
+	tables    [][]int32
+	oneTable  [1][]int32
+	oneCached [1]int
+	cached    []int // blocks hashed so far, by group
+	hashes    []key
+	_         [24]byte // to 128
+
 	id           request.ID
 	req          *request.Request
 	client       int
@@ -67,21 +74,17 @@ type cold struct {
 	state        request.State
 	wait         request.Wait // why it is parked
 	stopToken    int32
-	oneTable     [1][]int32
-	oneCached    [1]int
-	tables       [][]int32
-	cached       []int   // blocks hashed so far, by group
 	spec         []int32 // drafts for the next step
 	events       []request.Event
 	changes      []request.StateChange
 	stops        []int32
 	repeat       *request.Repetition
+	undoChunk    bool   // prefillChunk before the last row, should that be taken back (priority)
 	prefillLocal int    // prefix hit of the last lookup before any preemption, for the first output's statistics
 	eligible     uint64 // next_decode_eligible_step
 	undoEligible uint64
 
 	minTokens     int
-	hashes        []key
 	priority      int
 	arrival       float64
 	order         uint64 // of arrival in this scheduler
@@ -116,6 +119,11 @@ func (q *seq) setLimit(maxModelLen int) {
 	if q.maxTokens < maxModelLen-q.numPrompt {
 		q.limit = q.numPrompt + q.maxTokens
 	}
+}
+
+// setRequest adopts what was asked for, at the start and when a session or a parked request gets more.
+func (q *seq) setRequest(r *request.Request) {
+	q.req, q.mixed = r, r.Rows != nil || r.Adapter != 0
 }
 
 // setSpec replaces the drafts for the next step.

@@ -70,7 +70,7 @@ func (s *Scheduler) adopt(now clock.Time, q *seq, seg request.Segment) {
 		if seg.Sampling != nil {
 			r.Sampling, r.Repetition = *seg.Sampling, seg.Repetition
 		}
-		q.req = &r
+		q.setRequest(&r)
 		q.takeSampling(&r.Sampling, r.Repetition)
 	}
 	q.setLimit(s.cfg.MaxModelLen)
