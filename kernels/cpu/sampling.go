@@ -48,11 +48,11 @@ func (s *step) ask() error {
 	n := len(b.LogitRows)
 	rows, samples := unsafe.Slice(w.rows, n), unsafe.Slice(w.samples, n)
 	words := (s.program.plan.module.Vocab + 31) / 32
+	if len(b.Masks) != 0 && len(b.Masks) != n*words { // masks may come after the batch was checked
+		return fmt.Errorf("grammar masks have %d words, not %d", len(b.Masks), n*words)
+	}
 	for i := range n {
 		q := &b.Sampling[i]
-		if q.Logprobs > maxBest && int(q.Logprobs) < s.program.plan.module.Vocab && !wantsAll(q) {
-			return fmt.Errorf("logit row %d: %d logprobs; at most %d or all are possible", i, q.Logprobs, maxBest)
-		}
 		rows[i] = C.LogitRow{target: C.int32_t(q.Target)}
 		if q.Logprobs >= 0 {
 			rows[i].want = 1

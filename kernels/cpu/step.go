@@ -41,7 +41,7 @@ type step struct {
 	logprobs []kernels.Logprobs
 }
 
-// maxBest is the most logprobs that one row may ask for besides the chosen token.
+// maxBest is the most logprobs that C keeps for one row; rows that ask for more are sorted in Go.
 const maxBest = 128
 
 // array is C memory of n int32 and the slice that fills it.
