@@ -11,7 +11,7 @@ type block struct {
 	over       int32 // next block that its bucket had no place for
 	dup        int32 // next block with the same key, in order of insertion
 	dupPrev    int32 // 0: the first of its key, which is the one in the bucket
-	dupLast    int32 // kept in the first of a key
+	dupLast    int32 // kept in the first of a key; 0: the table does not know it yet
 	key        key
 }
 
@@ -25,6 +25,8 @@ type pool struct {
 	low     int      // a power of two
 	split   int      // buckets below it are split already
 	caching bool
+	pending []int32       // cached, not in the table yet
+	warmed  uint32        // keeps the reads of settle
 	evicted func(b int32) // a block loses its hash: for KV events
 }
 
@@ -39,7 +41,7 @@ func newPool(n int, caching bool) *pool {
 		size *= 2
 	}
 	if caching {
-		p.buckets, p.low = make([]bucket, size), 1
+		p.buckets, p.low, p.pending = make([]bucket, size), 1, make([]int32, 0, 64)
 	}
 	return p
 }
@@ -167,6 +169,13 @@ func (p *pool) grow() {
 
 // find returns the block with this content that was cached first, 0 for none.
 func (p *pool) find(k key) int32 {
+	if len(p.pending) > 0 {
+		p.settle()
+	}
+	return p.search(k)
+}
+
+func (p *pool) search(k key) int32 {
 	at, tag := p.bucketOf(k), tagOf(k)
 	for _, e := range at.entries {
 		if e.block == 0 {
@@ -183,17 +192,37 @@ func (p *pool) find(k key) int32 {
 	return b
 }
 
-// cache gives a block its hash, which covers n prefix tokens. Equal blocks are all kept, under one key.
+// cache gives a block its hash, which covers n prefix tokens. Equal blocks are all kept, under one key. The table learns of it when it is next asked.
 func (p *pool) cache(b int32, k key, n int) {
 	x := &p.blocks[b]
-	x.key, x.hashed, x.dup, x.dupPrev, x.dupLast = k, int32(n), 0, 0, b
-	if first := p.find(k); first != 0 {
+	x.key, x.hashed, x.dup, x.dupPrev, x.dupLast = k, int32(n), 0, 0, 0
+	if p.pending = append(p.pending, b); len(p.pending) == cap(p.pending) {
+		p.settle()
+	}
+}
+
+// settle enters the pending blocks into the table, in their order. They come together so that the processor can fetch their buckets together:
+// each is a cache miss in a large cache.
+func (p *pool) settle() {
+	for _, b := range p.pending {
+		p.warmed += p.bucketOf(p.blocks[b].key).entries[0].tag
+	}
+	for _, b := range p.pending {
+		p.enter(b)
+	}
+	p.pending = p.pending[:0]
+}
+
+func (p *pool) enter(b int32) {
+	x := &p.blocks[b]
+	x.dupLast = b
+	if first := p.search(x.key); first != 0 {
 		last := p.blocks[first].dupLast
 		p.blocks[last].dup, x.dupPrev, p.blocks[first].dupLast = b, last, b
 		return
 	}
 	p.grow()
-	p.bucketOf(k).add(p, entry{tagOf(k), b})
+	p.bucketOf(x.key).add(p, entry{tagOf(x.key), b})
 }
 
 // evict takes a block's hash away.
@@ -202,13 +231,16 @@ func (p *pool) evict(b int32) {
 		p.evicted(b)
 	}
 	x := &p.blocks[b]
+	if x.dupLast == 0 { // pending
+		p.settle()
+	}
 	x.hashed = 0
 	if x.dupPrev != 0 {
 		p.blocks[x.dupPrev].dup = x.dup
 		if x.dup != 0 {
 			p.blocks[x.dup].dupPrev = x.dupPrev
 		} else {
-			p.blocks[p.find(x.key)].dupLast = x.dupPrev
+			p.blocks[p.search(x.key)].dupLast = x.dupPrev
 		}
 		return
 	}
@@ -229,6 +261,7 @@ func (p *pool) reset() bool {
 		return false
 	}
 	clear(p.buckets[:p.low+p.split])
+	p.pending = p.pending[:0]
 	p.used, p.low, p.split = 0, min(p.low, 1), 0
 	for i := range p.blocks {
 		p.blocks[i].hashed = 0

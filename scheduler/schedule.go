@@ -93,6 +93,9 @@ func (s *Scheduler) scheduleRunning(now clock.Time, d *Decision, b *budget) {
 		if b.input <= s.cfg.DraftSlots {
 			return
 		}
+		if i%ahead == 0 && len(s.running) >= manyRows {
+			s.warmed += warmTables(s.running[i:min(i+ahead, len(s.running))])
+		}
 		q := s.running[i]
 		n := s.runningTokens(q, b)
 		if n == 0 {

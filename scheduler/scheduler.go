@@ -58,7 +58,7 @@ type Scheduler struct {
 	seqs         []seq  // slab of records
 	colds        []cold // and of what stands behind them
 	outputs      outputs
-	warmed       int32
+	warmed       int32 // keeps the reads of warm.go
 	counters     request.SchedulerStats
 	acceptedPos  []int
 	draftedPos   []int

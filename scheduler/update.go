@@ -37,8 +37,8 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 	o.step.Outputs, o.plain = o.step.Outputs[:0], o.plain[:0]
 	swept := false
 	for i := range d.items {
-		if i%ahead == 0 {
-			s.warmed += warm(d.items[i:min(i+ahead, len(d.items))])
+		if i%ahead == 0 && len(d.items) >= manyRows {
+			s.warmed += warmTokens(d.items[i:min(i+ahead, len(d.items))])
 		}
 		it := &d.items[i]
 		var res *RowResult
@@ -66,17 +66,6 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 	s.flights--
 	s.verifyState()
 	return &o.step
-}
-
-const ahead = 16
-
-func warm(items []item) (sum int32) {
-	for i := range items {
-		if t := items[i].q.tokens; len(t) > 0 {
-			sum += t[len(t)-1]
-		}
-	}
-	return sum
 }
 
 // decoded commits a row as most are: one token of a running request, which neither stops it nor fills a block. Anything else it leaves to updateRow,
