@@ -6,8 +6,8 @@ import (
 )
 
 // Stream decodes one sequence of tokens as it grows. It never gives half a character: a token that ends inside one gives
-// "", the one that completes it gives it whole, and bytes that cannot become a character give U+FFFD as soon as that is
-// certain. The texts of Push and Flush together are Decode of the ids. Not for concurrent use.
+// "", the one that completes it gives it whole, and bytes that cannot become a character give U+FFFD as soon as a character
+// follows them. The texts of Push and Flush together are Decode of the ids. Not for concurrent use.
 type Stream struct {
 	t           *Tokenizer
 	skipSpecial bool
@@ -86,17 +86,15 @@ func (s *Stream) pushSpelled(text string, isByte bool) string {
 	return s.takeWhole(true) + text
 }
 
-// takeWhole takes what is certain off pending: whole characters, and U+FFFD for what can become none.
+// takeWhole takes what is certain off pending: whole characters, and U+FFFD for what can become none. Like the tokenizers
+// library's decode stream it waits while the text ends in bytes that are no character: a text that ends so shows nothing of them.
 func (s *Stream) takeWhole(final bool) string {
-	if !final && !utf8.FullRune(s.pending) {
+	if r, n := utf8.DecodeLastRune(s.pending); !final && r == utf8.RuneError && n <= 1 {
 		return ""
 	}
 	out := make([]byte, 0, len(s.pending)+utf8.UTFMax)
 	p := s.pending
 	for len(p) > 0 {
-		if !final && !utf8.FullRune(p) {
-			break
-		}
 		r, n := utf8.DecodeRune(p)
 		if r == utf8.RuneError && n <= 1 && !s.t.decoder.fallback {
 			n = invalidPrefix(p) // in a run of <0xHH> each wrong byte counts by itself
