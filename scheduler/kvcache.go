@@ -280,13 +280,18 @@ func (s *Scheduler) hashedTokens(q *seq) int {
 	return max(least, 0)
 }
 
+// readsCache reports whether a request may be served from the prefix cache.
+func (s *Scheduler) readsCache(q *seq) bool {
+	return s.cfg.EnablePrefixCaching && !q.req.SkipReadingPrefixCache
+}
+
 // lookup finds the longest cached prefix of a waiting request, at most all tokens but the last. It fills s.hits and returns
 // its length in tokens.
 func (s *Scheduler) lookup(q *seq) int {
 	for g := range s.hits {
 		s.hits[g] = s.hits[g][:0]
 	}
-	if !s.cfg.EnablePrefixCaching || q.req.SkipReadingPrefixCache {
+	if !s.readsCache(q) {
 		return 0
 	}
 	limit := len(q.tokens) - 1

@@ -364,6 +364,9 @@ func (s *Scheduler) admitOne(now clock.Time, d *Decision, b *budget, from *queue
 		return HeldBudget
 	}
 	n = min(n, room)
+	if q.slot < 0 {
+		s.reserveRunning(q)
+	}
 	if !s.admit(q, computed, n, lookup) {
 		return HeldBlocks
 	}
@@ -405,7 +408,7 @@ func (s *Scheduler) start(now clock.Time, q *seq, computed int) {
 }
 
 func (s *Scheduler) countLookup(q *seq, hit int) {
-	if !s.cfg.EnablePrefixCaching || q.req.SkipReadingPrefixCache {
+	if !s.readsCache(q) {
 		return
 	}
 	if q.preemptions > 0 {

@@ -122,6 +122,10 @@ func (s *Scheduler) Add(now clock.Time, r *request.Request) error {
 	if r.Wait != request.WaitNone {
 		s.park(q, r.Wait)
 	} else {
+		if s.readsCache(q) {
+			s.reserveHashes(q, cap(q.tokens))
+			s.updateHashes(q, len(q.tokens)/s.hashSize) // here, not in a step that others wait for
+		}
 		s.enqueue(q)
 	}
 	s.enter(now, q)
@@ -138,13 +142,13 @@ func (s *Scheduler) newSeq(r *request.Request) *seq {
 	s.orders++
 	q.id, q.priority, q.arrival, q.order = r.ID, r.Priority, r.ArrivalOrder, s.orders
 	q.setRequest(r)
-	q.tokens = slices.Clone(r.Prompt)
 	q.client = r.Client
 	q.numPrompt, q.resumable, q.slot, q.stopToken = len(r.Prompt), r.Resumable, -1, -1
 	q.norecord = r.NoRecord || s.cfg.NoRecord
 	q.fresh, q.needPrefill = true, true
 	q.takeSampling(&r.Sampling, r.Repetition)
 	q.setLimit(s.cfg.MaxModelLen)
+	q.tokens = append(make([]int32, 0, len(r.Prompt)+s.reserve(q, queueReserve)), r.Prompt...)
 	if len(s.groups) == 1 {
 		q.tables, q.cached = q.oneTable[:], q.oneCached[:]
 	} else {
@@ -272,24 +276,35 @@ func (s *Scheduler) takeSlot(q *seq) {
 		q.slot = s.slots[len(s.slots)-1]
 		s.slots = s.slots[:len(s.slots)-1]
 		q.newSlot = true
-		s.reserve(q)
 	}
 }
 
-// maxReserve bounds the memory that a request gets in advance, in tokens: a default max_tokens is the whole context.
-const maxReserve = 1024
+// Memory that a request gets in advance, in output tokens: a default max_tokens is the whole context, and a waiting request may never run.
+const (
+	maxReserve   = 1024
+	queueReserve = 64
+)
 
-// reserve makes room for a running request's coming tokens and blocks, so that decode steps do not allocate.
-func (s *Scheduler) reserve(q *seq) {
-	more := max(0, min(q.maxTokens-q.numOutput(), maxReserve, s.cfg.MaxModelLen-len(q.tokens))) + s.cfg.NumSpecTokens + 1
+// reserve is for how many tokens more than it has a request gets memory.
+func (s *Scheduler) reserve(q *seq, most int) int {
+	return max(0, min(q.maxTokens-q.numOutput(), most, s.cfg.MaxModelLen-len(q.tokens))) + s.cfg.NumSpecTokens + 1
+}
+
+// reserveRunning makes room for the coming tokens and blocks of a request about to run, so that decode steps do not allocate.
+func (s *Scheduler) reserveRunning(q *seq) {
+	more := s.reserve(q, maxReserve)
 	q.tokens = slices.Grow(q.tokens, more)
-	if s.cfg.EnablePrefixCaching {
-		q.hashes = slices.Grow(q.hashes, (len(q.tokens)+more)/s.hashSize+1-len(q.hashes))
-	}
+	s.reserveHashes(q, len(q.tokens)+more)
 	for g := range q.tables {
 		if want := ceilDiv(len(q.tokens)+more, s.groups[g].BlockSize) + 1; want > cap(q.tables[g]) {
 			q.tables[g] = slices.Grow(q.tables[g], want-len(q.tables[g]))
 		}
+	}
+}
+
+func (s *Scheduler) reserveHashes(q *seq, tokens int) {
+	if n := tokens/s.hashSize + 1; s.cfg.EnablePrefixCaching && n > cap(q.hashes) {
+		q.hashes = slices.Grow(q.hashes, n-len(q.hashes))
 	}
 }
 
