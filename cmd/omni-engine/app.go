@@ -55,7 +55,8 @@ func (a *app) close(ctx context.Context) error {
 // newApp opens model and device, compiles, plans the memory, starts the core, and puts the API in front of it.
 func newApp(ctx context.Context, cfg *config.Serve, log *slog.Logger) (*app, error) {
 	a := &app{}
-	a.requests, a.abort = context.WithCancel(context.Background())
+	requests, end := context.WithCancelCause(context.Background())
+	a.requests, a.abort = requests, func() { end(openai.ErrShutdown) }
 	if err := a.start(ctx, cfg, log); err != nil {
 		return nil, errors.Join(err, a.close(context.Background()))
 	}

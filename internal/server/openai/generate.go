@@ -126,6 +126,28 @@ func unavailable(err error) error {
 // each calls f with every update of every source, in the order of arrival, until all are done, f fails or ctx ends.
 // A single source is read on the caller's goroutine.
 func each(ctx context.Context, sources []*source, f func(*part) error) error {
+	err := readAll(ctx, sources, f)
+	if errors.Is(err, context.Canceled) {
+		return cancelled(ctx)
+	}
+	return err
+}
+
+// ErrShutdown is the cause with which the server ends the requests that outlive the drain.
+var ErrShutdown = errors.New("the server is shutting down")
+
+// statusClientGone is nginx's: nobody reads the answer, but the access log and the metrics must not show a fault of the server.
+const statusClientGone = 499
+
+// cancelled is the answer of a request whose context ended: by the server (503, try another), or because its client has gone.
+func cancelled(ctx context.Context) *apiError {
+	if errors.Is(context.Cause(ctx), ErrShutdown) {
+		return &apiError{http.StatusServiceUnavailable, "Service Unavailable", ErrShutdown.Error(), ""}
+	}
+	return &apiError{statusClientGone, "Client Closed Request", "the client closed the request", ""}
+}
+
+func readAll(ctx context.Context, sources []*source, f func(*part) error) error {
 	if len(sources) == 1 {
 		return sources[0].drain(ctx, f)
 	}
