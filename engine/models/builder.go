@@ -99,6 +99,10 @@ func (b *builder) tensor(name string) tensor.View {
 	if err != nil {
 		b.fail("%w", err)
 	}
+	switch v.DType {
+	case tensor.I8, tensor.I16, tensor.I32, tensor.I64, tensor.U8, tensor.Bool:
+		b.fail("tensor %s holds %s elements, which no weight of this model may be", name, v.DType)
+	}
 	return v
 }
 

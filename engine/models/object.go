@@ -3,6 +3,8 @@ package models
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 )
 
 // object is a JSON object with typed access; null counts as absent.
@@ -13,7 +15,41 @@ func parseObject(raw []byte) (object, error) {
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return nil, fmt.Errorf("config.json: %w", err)
 	}
+	if err := o.checkNumbers(); err != nil {
+		return nil, fmt.Errorf("config.json: %w", err)
+	}
 	return o, nil
+}
+
+// checkNumbers refuses what stands where a number belongs: read as absent, it would give another model than the file describes.
+// Lists and objects are some families' own spelling, and left to them.
+func (o object) checkNumbers() error {
+	for key, v := range o {
+		switch v := v.(type) {
+		case map[string]any:
+			if err := object(v).checkNumbers(); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+		case string, bool:
+			if slices.Contains(counts(), key) || slices.Contains(factors(), key) {
+				return fmt.Errorf("%s is %#v, not a number", key, v)
+			}
+		case float64:
+			if slices.Contains(counts(), key) && (v != math.Trunc(v) || math.Abs(v) > math.MaxInt32) {
+				return fmt.Errorf("%s is %v, not a whole number within 31 bits", key, v)
+			}
+		}
+	}
+	return nil
+}
+
+func counts() []string {
+	return []string{"num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+		"vocab_size", "num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"}
+}
+
+func factors() []string {
+	return []string{"rms_norm_eps", "layer_norm_eps", "rope_theta", "partial_rotary_factor", "factor"}
 }
 
 func (o object) has(key string) bool { return o[key] != nil }
