@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -126,7 +127,15 @@ func (c *Config) complete(ctx context.Context, client *http.Client) error {
 	if c.NumPrompts < 1 || c.InputLen < 1 || c.OutputLen < 1 {
 		errs = append(errs, errors.New("the number of prompts and their lengths must be at least 1"))
 	}
-	if c.RangeRatio < 0 || c.RangeRatio >= 1 {
+	for what, n := range map[string]int{"shared prefix": c.PrefixLen, "vocabulary": c.VocabSize, "concurrency": c.MaxConcurrency, "number of warm-ups": c.Warmups} {
+		if n < 0 {
+			errs = append(errs, fmt.Errorf("the %s must not be negative, got %d", what, n))
+		}
+	}
+	if c.Burstiness < 0 || math.IsNaN(c.Burstiness) {
+		errs = append(errs, fmt.Errorf("the burstiness must be a positive number, got %v", c.Burstiness))
+	}
+	if !(c.RangeRatio >= 0 && c.RangeRatio < 1) {
 		errs = append(errs, errors.New("the range ratio must be in [0, 1)"))
 	}
 	switch c.Backend {

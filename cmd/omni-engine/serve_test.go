@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"testing"
 	"time"
@@ -64,4 +65,25 @@ func TestRequestsEndWithTheDrainTime(t *testing.T) {
 	server, a, ended := waiting(t)
 	require.NoError(t, shutdown(t.Context(), server, a, 20*time.Millisecond, slog.New(slog.DiscardHandler)))
 	<-ended
+}
+
+func TestHealthCommandAsksAServer(t *testing.T) {
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.WriteHeader(status)
+	}))
+	defer server.Close()
+	ask := func(url string) error {
+		cmd := root()
+		cmd.SetArgs([]string{"health", "--url", url})
+		return cmd.ExecuteContext(t.Context())
+	}
+	require.NoError(t, ask(server.URL))
+	require.NoError(t, ask(server.URL+"/"))
+	status = http.StatusServiceUnavailable
+	require.ErrorContains(t, ask(server.URL), "503")
 }
