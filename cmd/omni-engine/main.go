@@ -35,19 +35,30 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// explain says of an unknown flag whether it is one of vLLM's, and lists joined errors a line each.
+// configError is everything that is wrong with a configuration.
+type configError struct{ error }
+
+// Unwrap returns the joined errors.
+func (e configError) Unwrap() error { return e.error }
+
+// explain says of an unknown flag whether it is one of vLLM's, and lists a configuration's errors a line each. Other errors keep
+// their words: what is joined deep inside one is only a part of it.
 func explain(err error) string {
 	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
 		return config.Unknown(name).Error()
 	}
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) && len(joined.Unwrap()) > 1 {
-		var b strings.Builder
-		b.WriteString("the configuration has errors:")
-		for _, e := range joined.Unwrap() {
-			b.WriteString("\n  " + e.Error())
-		}
-		return b.String()
+	var bad configError
+	if !errors.As(err, &bad) {
+		return err.Error()
 	}
-	return err.Error()
+	joined, ok := bad.error.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) < 2 {
+		return err.Error()
+	}
+	var b strings.Builder
+	b.WriteString("the configuration has errors:")
+	for _, e := range joined.Unwrap() {
+		b.WriteString("\n  " + e.Error())
+	}
+	return b.String()
 }

@@ -32,7 +32,7 @@ func serveCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := loader.Load(cmd.Flags(), args, os.Getenv)
 			if err != nil {
-				return err
+				return configError{err}
 			}
 			if printConfig {
 				return loader.Print(cmd.OutOrStdout())

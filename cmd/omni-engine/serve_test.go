@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -86,4 +88,22 @@ func TestHealthCommandAsksAServer(t *testing.T) {
 	require.NoError(t, ask(server.URL+"/"))
 	status = http.StatusServiceUnavailable
 	require.ErrorContains(t, ask(server.URL), "503")
+}
+
+func TestErrorsKeepTheirWords(t *testing.T) {
+	run := func(args ...string) string {
+		cmd := root()
+		cmd.SetArgs(args)
+		err := cmd.ExecuteContext(t.Context())
+		require.Error(t, err)
+		return explain(err)
+	}
+	require.Equal(t, "the configuration has errors:\n  --port must be between 0 and 65535, got -1\n  --max-num-seqs must be at least 1, got 0",
+		run("serve", "--port", "-1", "--max-num-seqs", "0"))
+	require.Equal(t, "--port must be between 0 and 65535, got -1", run("serve", "--port", "-1"))
+	require.Contains(t, run("serve", "--tensor-parallel-size", "2"), "does not support")
+	deep := fmt.Errorf("model a/b: %w", fmt.Errorf("%w at host: %w", errors.New("hub not reached"), errors.New("refused")))
+	require.Equal(t, "model a/b: hub not reached at host: refused", explain(deep))
+	joined := fmt.Errorf("model a/b: %w", errors.Join(errors.New("one"), errors.New("two")))
+	require.Equal(t, "model a/b: one\ntwo", explain(joined))
 }
