@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"omni-engine/stages"
@@ -52,7 +53,11 @@ func (l logprob) MarshalJSON() ([]byte, error) {
 type textLogprobs struct {
 	texts  []string
 	values []logprob
+	at     map[string]int // place of each text, once there are more than searchable
 }
+
+// searchable is how many texts are looked through one by one: logprobs may ask for the whole vocabulary.
+const searchable = 32
 
 func (t textLogprobs) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
@@ -73,13 +78,31 @@ func (t textLogprobs) MarshalJSON() ([]byte, error) {
 
 // set keeps the first place of a repeated text and its last value, as a Python dict does.
 func (t *textLogprobs) set(s string, v logprob) {
-	for i, have := range t.texts {
-		if have == s {
-			t.values[i] = v
-			return
-		}
+	if i := t.find(s); i >= 0 {
+		t.values[i] = v
+		return
+	}
+	if t.at != nil {
+		t.at[s] = len(t.texts)
 	}
 	t.texts, t.values = append(t.texts, s), append(t.values, v)
+}
+
+// find returns the place of a text, or -1.
+func (t *textLogprobs) find(s string) int {
+	if len(t.texts) <= searchable {
+		return slices.Index(t.texts, s)
+	}
+	if t.at == nil {
+		t.at = make(map[string]int, 2*len(t.texts))
+		for i, have := range t.texts {
+			t.at[have] = i
+		}
+	}
+	if i, ok := t.at[s]; ok {
+		return i
+	}
+	return -1
 }
 
 // completionLogprobs is the legacy API's form.
