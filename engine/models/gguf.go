@@ -71,8 +71,12 @@ func (g *gguf) decoder(src Source, names Names, pairing kernels.RopePairing) (*D
 	if len(table.Shape) != 2 || n <= 0 || n > 1000 || hidden <= 0 || heads <= 0 {
 		return nil, fmt.Errorf("%d layers, %d heads, hidden size %d, embeddings of %v", n, heads, hidden, table.Shape)
 	}
+	eps := g.float("attention.layer_norm_rms_epsilon", 1e-5)
+	if !(eps >= 0 && eps < 1) { // NaN too: every answer would be an error
+		return nil, fmt.Errorf("attention.layer_norm_rms_epsilon is %v", eps)
+	}
 	d := &DecoderConfig{Architecture: g.arch, Vocab: table.Shape[0], Hidden: hidden, MaxModelLen: g.integer("context_length", 0),
-		Norm: NormConfig{Kind: kernels.RMS, Eps: float32(g.float("attention.layer_norm_rms_epsilon", 1e-5))}, DType: table.DType.String()}
+		Norm: NormConfig{Kind: kernels.RMS, Eps: float32(eps)}, DType: table.DType.String()}
 	for _, k := range []string{"eos", "eot", "eom"} {
 		if id, ok := g.Int("tokenizer.ggml." + k + "_token_id"); ok {
 			d.EOS = append(d.EOS, int32(id))

@@ -2,6 +2,7 @@ package models_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -105,4 +106,13 @@ func TestOddGGUFMetadataNeverPanics(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+func TestNormEpsilonThatBreaksEveryAnswerIsRefused(t *testing.T) {
+	for _, eps := range []float64{math.NaN(), math.Inf(1), -1e-5, 7} {
+		m, w := tinyGGUF("llama")
+		m["llama.attention.layer_norm_rms_epsilon"] = eps
+		_, err := models.Load(models.Source{Metadata: m, Weights: w})
+		require.ErrorContains(t, err, "layer_norm_rms_epsilon is")
+	}
 }
