@@ -24,6 +24,7 @@ type Decision struct {
 	Free    int  // free blocks after this decision
 
 	items []item    // parallel to Rows
+	high  int       // rows that are not cleared
 	news  [][]int32 // memory of Row.NewBlocks
 }
 

@@ -1,6 +1,9 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // check verifies what must hold between any two calls: every block is free or referenced, exactly as often as tables name it; the counts
 // are right; each request is in one place. It costs the whole state, so only tests and builds with the tag invariants run it.
@@ -61,6 +64,9 @@ func (s *Scheduler) checkRequests(refs []int32) error {
 		}
 		committed += q.committed
 		if err := s.checkCounters(q); err != nil {
+			return err
+		}
+		if err := s.checkMarks(q); err != nil {
 			return err
 		}
 		for _, t := range q.tables {
@@ -127,7 +133,10 @@ func (s *Scheduler) checkPool(refs []int32) error {
 }
 
 func (p *pool) findable(b int32) bool {
-	at := p.find(p.blocks[b].key)
+	if slices.Contains(p.pending, b) {
+		return true
+	}
+	at := p.search(p.blocks[b].key)
 	for at != 0 && at != b {
 		at = p.blocks[at].dup
 	}

@@ -2,5 +2,8 @@
 
 package scheduler
 
-// verifyState does nothing in normal builds.
-func (s *Scheduler) verifyState() {}
+const verifying = false
+
+// verifyScheduled and verifyUpdated do nothing in normal builds.
+func (s *Scheduler) verifyScheduled(*Decision) {}
+func (s *Scheduler) verifyUpdated()            {}

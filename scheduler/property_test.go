@@ -187,6 +187,7 @@ func (w *world) abort() {
 func (w *world) schedule() {
 	work := w.s.Stats()
 	d := w.s.Schedule(w.clk.Advance(time.Millisecond))
+	require.NoError(w.t, w.s.CheckRows(d))
 	w.flights = append(w.flights, d)
 	w.log = append(w.log, d.String())
 	total := 0
@@ -237,6 +238,7 @@ func (w *world) update() {
 		drafts = append(drafts, make([]int32, rapid.IntRange(0, w.cfg.NumSpecTokens).Draw(w.t, "drafts")))
 	}
 	out := w.s.Update(w.clk.Advance(time.Millisecond), d, res)
+	require.NoError(w.t, w.s.CheckOutputs())
 	for i := range out.Outputs {
 		w.noteEnd(&out.Outputs[i])
 	}

@@ -48,7 +48,7 @@ func (s *Scheduler) ScheduleThrottled(now clock.Time, throttle bool) *Decision {
 	}
 	s.conclude(d)
 	s.flights++
-	s.verifyState()
+	s.verifyScheduled(d)
 	return d
 }
 
@@ -449,6 +449,11 @@ func (s *Scheduler) advance(d *Decision, q *seq, row *Row, it *item) {
 
 // conclude hands the ends and preemptions since the last decision over.
 func (s *Scheduler) conclude(d *Decision) {
+	if n := len(d.items); n < d.high {
+		clear(d.items[n:d.high]) // what is not overwritten would keep old requests' memory
+		clear(d.Rows[n:d.high])
+	}
+	d.high = len(d.items)
 	d.Finished, s.finished = s.finished, d.Finished[:0]
 	d.Preempted, s.preempted = s.preempted, d.Preempted[:0]
 	d.Running, d.Waiting, d.Free = len(s.running), s.waiting.len()+s.holding.len(), s.pool.free

@@ -64,7 +64,7 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 	s.takeStats(o)
 	s.decisions = append(s.decisions, d)
 	s.flights--
-	s.verifyState()
+	s.verifyUpdated()
 	return &o.step
 }
 

@@ -10,7 +10,7 @@ import (
 	"omni-engine/scheduler"
 )
 
-// traceSteps runs a trace's arrivals with a fixed sampled token and returns each step's duration.
+// traceSteps runs a trace's arrivals with a fixed sampled token and returns each step's processor time, without that of reading the clock.
 func traceSteps(t *replay.Trace) ([]time.Duration, error) {
 	s, err := scheduler.New(t.Config.Scheduler())
 	if err != nil {
@@ -19,6 +19,10 @@ func traceSteps(t *replay.Trace) ([]time.Duration, error) {
 	clk := clock.NewManual(time.Second)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	cost, err := clockCost()
+	if err != nil {
+		return nil, err
+	}
 	var out []time.Duration
 	res := &scheduler.StepResult{}
 	one := []int32{7}
@@ -61,7 +65,7 @@ func traceSteps(t *replay.Trace) ([]time.Duration, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, planned-start+end-ran)
+		out = append(out, max(0, planned-start-cost)+max(0, end-ran-cost))
 	}
 	return out, nil
 }
