@@ -28,7 +28,7 @@ type plainMark struct {
 	at    int // in outputs.tokens
 }
 
-// Update commits the results of a decision and returns what the step says. With r.Rows empty nothing sampled. The result is valid
+// Update commits the results of a decision and returns what the step says, read-only. With r.Rows empty nothing sampled. The result is valid
 // until the next Update; d goes back to the scheduler.
 func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.StepOutputs {
 	o := &s.outputs
