@@ -253,13 +253,22 @@ func (c Config) CheckAdmission(r *request.Request) error {
 	// The first output's KV must have a place too if a second is asked for, or the request would preempt itself for ever.
 	longest := n + min(max(r.Sampling.MaxTokens-1, 0), 1)
 	if c.NonPreemptible {
-		longest = n + r.Sampling.MaxTokens + c.NumLookaheadTokens
+		longest = n + r.Sampling.MaxTokens + c.NumLookaheadTokens + c.draftRoom()
 	}
 	if need := c.blocksFor(min(longest, c.MaxModelLen)); need > c.NumBlocks-1 {
 		return refuse(ErrNeverFits, "The decoder prompt (length %d) needs %d KV cache blocks for %d tokens, more than the %d blocks of the whole KV cache. "+
 			"Shorten the prompt or give the KV cache more memory.", n, need, longest, c.NumBlocks-1)
 	}
 	return nil
+}
+
+// draftRoom is how many tokens past the end of its sequence a request may hold blocks for: drafts that will be rejected, and those of the steps in flight.
+func (c *Config) draftRoom() int {
+	n := c.NumSpecTokens
+	if n > 0 && c.Async {
+		n += c.MaxConcurrentBatches * (1 + c.NumSpecTokens)
+	}
+	return n
 }
 
 // blocksFor counts the blocks that a sequence of n tokens holds at most, over all groups.

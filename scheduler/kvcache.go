@@ -156,7 +156,7 @@ func (s *Scheduler) admit(q *seq, computed, n int, lookup bool) bool {
 		return false
 	}
 	if s.cfg.NonPreemptible {
-		want := s.cfg.blocksFor(min(max(len(q.tokens), q.numPrompt+q.maxTokens)+s.cfg.NumLookaheadTokens, s.cfg.MaxModelLen))
+		want := s.cfg.blocksFor(min(max(len(q.tokens), q.numPrompt+q.maxTokens)+s.cfg.NumLookaheadTokens+s.cfg.draftRoom(), s.cfg.MaxModelLen))
 		if s.committed-q.committed+want > s.cfg.NumBlocks-1 {
 			return false
 		}

@@ -311,6 +311,31 @@ func TestASteadyDecodeStepAllocatesAndRecordsNothing(t *testing.T) {
 	require.LessOrEqual(t, testing.AllocsPerRun(100, one), allowed, "a steady step allocates nothing")
 }
 
+// Drafts past the last token take blocks too; nobody can be preempted for them.
+func TestDraftsHaveRoomWhereNobodyIsPreempted(t *testing.T) {
+	for _, async := range []bool{false, true} {
+		r := newRig(t, func(c *scheduler.Config) {
+			c.BlockSize, c.NumBlocks, c.MaxModelLen, c.MaxNumSeqs, c.MaxNumBatchedTokens = 2, 5, 8, 2, 5
+			c.NumSpecTokens, c.NonPreemptible, c.Async, c.ReserveFullISL = 2, true, async, false
+		})
+		r.add(ask("a", 2, 2))
+		r.add(ask("b", 2, 2))
+		res := &scheduler.StepResult{Rows: make([]scheduler.RowResult, 2)}
+		for range 20 {
+			d := r.s.Schedule(r.clk.Advance(time.Millisecond))
+			require.True(t, d.TotalTokens > 0 || r.s.NumRequests() == 0, "async %v: no progress: %s", async, d)
+			var ids []request.ID
+			for i := range d.Rows {
+				res.Rows[i].Tokens = []int32{7}
+				ids = append(ids, d.Rows[i].ID)
+			}
+			r.s.Update(r.clk.Now(), d, res)
+			r.s.UpdateDrafts(ids, [][]int32{{1, 1}, {1, 1}})
+		}
+		require.Zero(t, r.s.NumRequests(), "async %v", async)
+	}
+}
+
 func TestNoRequestIsLostAmongMany(t *testing.T) {
 	n := 5000
 	if os.Getenv("OMNI_LONG") != "" {
