@@ -318,8 +318,8 @@ func TestDraftsHaveRoomWhereNobodyIsPreempted(t *testing.T) {
 			c.BlockSize, c.NumBlocks, c.MaxModelLen, c.MaxNumSeqs, c.MaxNumBatchedTokens = 2, 5, 8, 2, 5
 			c.NumSpecTokens, c.NonPreemptible, c.Async, c.ReserveFullISL = 2, true, async, false
 		})
-		r.add(ask("a", 2, 2))
-		r.add(ask("b", 2, 2))
+		r.add(ask("a", 1, 3))
+		r.add(ask("b", 1, 3))
 		res := &scheduler.StepResult{Rows: make([]scheduler.RowResult, 2)}
 		for range 20 {
 			d := r.s.Schedule(r.clk.Advance(time.Millisecond))
