@@ -17,20 +17,21 @@ import (
 
 // world drives a scheduler under random load and holds what must be true of it.
 type world struct {
-	t       *rapid.T
-	cfg     scheduler.Config
-	s       *scheduler.Scheduler
-	clk     *clock.Manual
-	flights []*scheduler.Decision
-	depth   int
-	next    int
-	live    map[request.ID]bool
-	ended   map[request.ID]int
-	ledger  map[request.ID]*life
-	parked  map[request.ID]bool
-	session map[request.ID]bool
-	holders int // sessions and parked requests were made: they may hold blocks that others need
-	log     []string
+	t        *rapid.T
+	cfg      scheduler.Config
+	s        *scheduler.Scheduler
+	clk      *clock.Manual
+	flights  []*scheduler.Decision
+	depth    int
+	next     int
+	segments int
+	live     map[request.ID]bool
+	ended    map[request.ID]int
+	ledger   map[request.ID]*life
+	parked   map[request.ID]bool
+	session  map[request.ID]bool
+	holders  int // sessions and parked requests were made: they may hold blocks that others need
+	log      []string
 }
 
 // life adds a request's ledger up as metrics does, from the changes alone.
@@ -259,7 +260,8 @@ func (w *world) step() {
 func (w *world) extend() {
 	for _, id := range w.s.IDs() {
 		if w.session[id] && rapid.Bool().Draw(w.t, "extend") {
-			seg := request.Segment{Tokens: []int32{5}, Order: float64(w.next)}
+			w.segments++ // no two arrive at once: among equals vLLM's victim is the first that runs, so two such could preempt each other for ever
+			seg := request.Segment{Tokens: []int32{5}, Order: float64(w.next) + float64(w.segments)/1e6}
 			if rapid.IntRange(0, 2).Draw(w.t, "last") == 0 {
 				seg = request.Segment{Last: true}
 				delete(w.session, id)
