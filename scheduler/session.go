@@ -48,9 +48,7 @@ func (s *Scheduler) fitsSegment(q *seq, seg request.Segment) bool {
 
 // endSession ends a paused session at its end marker. Nobody runs it any more, so its end rides on the next Update.
 func (s *Scheduler) endSession(now clock.Time, q *seq) {
-	for _, o := range s.Abort(now, request.FinishAbort, q.id) {
-		s.terminal = append(s.terminal, o)
-	}
+	s.terminal = append(s.terminal, s.Abort(now, request.FinishAbort, q.id)...)
 }
 
 // adopt makes a segment the session's newest prompt part. What was not computed is dropped, normally the last sampled token; the
