@@ -37,8 +37,8 @@ def start(name, *flags):
 
 def load(port, n):
     out = os.path.join(work, "r.json")
-    subprocess.run([binary, "bench", "serve", "--port", port, "--model", "m", "--num-prompts", "48", "--max-concurrency", "16", "--random-input-len", "16",
-                    "--random-output-len", "48", "--ignore-eos", "--temperature", "0", "--seed", str(n), "--save-result", "--result-dir", work,
+    subprocess.run([binary, "bench", "serve", "--port", port, "--model", "m", "--num-prompts", "32", "--max-concurrency", "16", "--random-input-len", "16",
+                    "--random-output-len", "32", "--ignore-eos", "--temperature", "0", "--seed", str(n), "--save-result", "--result-dir", work,
                     "--result-filename", "r.json"], check=True, stdout=subprocess.DEVNULL)
     r = json.load(open(out))
     if r["failed"]:
@@ -63,7 +63,7 @@ try:
     mean, err = statistics.mean(logs), statistics.stdev(logs) / math.sqrt(pairs)
     t = 2.045 if pairs <= 30 else 1.98  # Student's t, 97.5 %
     low, high = math.exp(mean - t * err), math.exp(mean + t * err)
-    print(f"{pairs} pairs, 48 requests each, 16 at once, 16 in / 48 out; median {statistics.median(on_rates):.0f} tokens/s with recording")
+    print(f"{pairs} pairs, 32 requests each, 16 at once, 16 in / 32 out; median {statistics.median(on_rates):.0f} tokens/s with recording")
     print(f"ratio recording/none {math.exp(mean):.4f}, 95 % interval [{low:.4f}, {high:.4f}], load average {os.getloadavg()[0]:.1f}")
     print("ratio recording", f"{math.exp(mean):.4f}")
     sys.exit(0 if high >= 0.99 else 1)
