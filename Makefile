@@ -3,7 +3,8 @@ GO ?= go
 PY ?= python3
 BIN := bin/omni-engine
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X omni-engine/cmd/omni-engine/build.version=$(VERSION)
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -X omni-engine/cmd/omni-engine/build.version=$(VERSION) -X omni-engine/cmd/omni-engine/build.commit=$(COMMIT)
 ARGS ?=
 
 .PHONY: all build run model test test-race test-kernels test-clients lint check-long bench bench-cpu bench-peers bench-scheduler bench-metrics mutate-metrics replay dist clean

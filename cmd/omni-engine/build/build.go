@@ -3,8 +3,8 @@ package build
 
 import "runtime/debug"
 
-// version is set by the linker (make build, make dist).
-var version string
+// version and commit are set by the linker (make build, make dist); the toolchain's own stamp may be off.
+var version, commit string
 
 // VLLM is the version of vLLM whose behaviour is served; its clients ask /version for it.
 const VLLM = "0.32.0"
@@ -19,7 +19,7 @@ type Info struct {
 
 // Read returns what the linker and the Go toolchain recorded.
 func Read() Info {
-	i := Info{Version: version}
+	i := Info{Version: version, Commit: commit}
 	b, ok := debug.ReadBuildInfo()
 	if !ok {
 		return i
