@@ -180,7 +180,7 @@ func output(ctx context.Context, name string, args ...string) ([]byte, error) {
 }
 
 func publish(f *flags, args []string, reports []*report) error {
-	text := markdown(reports, "go run ./bench/cpu "+strings.Join(args, " "))
+	text := markdown(reports, "go run ./bench/cpu "+withoutPaths(args))
 	fmt.Print(text)
 	if f.dumps != "" {
 		all := map[string]any{}
@@ -224,4 +224,17 @@ func publish(f *flags, args []string, reports []*report) error {
 func short(model string) string {
 	name, _, _ := strings.Cut(strings.ToLower(model), "-")
 	return name
+}
+
+// withoutPaths shows the arguments as another machine would give them: of a path only its last part.
+func withoutPaths(args []string) string {
+	out := make([]string, len(args))
+	for i, a := range args {
+		parts := strings.Split(a, ",")
+		for k, p := range parts {
+			parts[k] = filepath.Base(p)
+		}
+		out[i] = strings.Join(parts, ",")
+	}
+	return strings.Join(out, " ")
 }

@@ -75,3 +75,8 @@ func TestErrorFitsATable(t *testing.T) {
 	require.NotContains(t, cell("a | b\nc"), "\n")
 	require.Less(t, len(cell(strings.Repeat("x", 999))), 200)
 }
+
+func TestPublishedCommandNamesNoFolder(t *testing.T) {
+	require.Equal(t, "-omni omni-engine -model a.gguf,b.gguf -quick",
+		withoutPaths([]string{"-omni", "bin/omni-engine", "-model", "/x/y/a.gguf,z/b.gguf", "-quick"}))
+}
