@@ -99,7 +99,7 @@ func (a *app) start(ctx context.Context, cfg *config.Serve, log *slog.Logger) er
 	if err := a.startMetrics(cfg, names[0], maxLen); err != nil {
 		return err
 	}
-	if err := a.startCore(cfg, src, m, asm, names[0], maxLen, log); err != nil {
+	if err := a.startCore(cfg, src, m, asm, names[0], log); err != nil {
 		return err
 	}
 	return a.startServer(cfg, src, m, names, maxLen, log)
@@ -189,24 +189,15 @@ func (a *app) startMetrics(cfg *config.Serve, model string, maxLen int) error {
 	return nil
 }
 
-func schedulerConfig(cfg *config.Serve, m *models.Model, asm *engine.Assembly, maxLen int) scheduler.Config {
+// schedulerConfig is what the flags say, over which the assembly sets what it decided: sizes, KV groups, steps in flight.
+func schedulerConfig(cfg *config.Serve, m *models.Model, asm *engine.Assembly) scheduler.Config {
 	c := scheduler.DefaultConfig()
-	c.MaxNumBatchedTokens, c.MaxNumScheduledTokens = cfg.MaxNumBatchedTokens, cfg.MaxNumScheduled
-	c.MaxNumSeqs, c.MaxNumActiveSeqs = cfg.MaxNumSeqs, cfg.MaxNumActiveSeqs
+	c.MaxNumScheduledTokens, c.MaxNumActiveSeqs = cfg.MaxNumScheduled, cfg.MaxNumActiveSeqs
 	c.LongPrefillTokenThreshold, c.EnableChunkedPrefill = cfg.LongPrefillThreshold, cfg.ChunkedPrefill
 	c.Policy, c.ReserveFullISL, c.Watermark = scheduler.Policy(cfg.Policy), cfg.ReserveFullISL, cfg.Watermark
-	c.BlockSize, c.NumBlocks, c.MaxModelLen = cfg.BlockSize, asm.Cache.Blocks, maxLen
-	c.EnablePrefixCaching = cfg.PrefixCaching && !m.Recurrent
-	c.Async, c.NoRecord = cfg.AsyncScheduling, !cfg.Recording()
+	c.EnablePrefixCaching, c.NoRecord = cfg.PrefixCaching, !cfg.Recording()
 	c.HashAlgo = scheduler.HashAlgo(cfg.PrefixHash)
-	for _, g := range m.Groups {
-		spec := scheduler.GroupSpec{Kind: scheduler.FullAttention}
-		if g.Window > 0 {
-			spec = scheduler.GroupSpec{Kind: scheduler.SlidingWindow, Window: g.Window}
-		}
-		c.Groups = append(c.Groups, spec)
-	}
-	return c
+	return asm.Scheduler(c, m.Module)
 }
 
 // stallAfter is how long a busy core may finish no step before /health says so. A step of a large prefill on few cores takes
@@ -214,17 +205,13 @@ func schedulerConfig(cfg *config.Serve, m *models.Model, asm *engine.Assembly, m
 const stallAfter = time.Minute
 
 // startCore starts the engine core and the pipeline around it.
-func (a *app) startCore(cfg *config.Serve, src *source, m *models.Model, asm *engine.Assembly, name string, maxLen int, log *slog.Logger) error {
+func (a *app) startCore(cfg *config.Serve, src *source, m *models.Model, asm *engine.Assembly, name string, log *slog.Logger) error {
 	sink := a.metrics.Sink(0, 0)
 	switch {
 	case !cfg.Recording():
 		sink = record.Discard{}
 	case cfg.LogStats:
 		sink = stagelog.NewSink(sink, log)
-	}
-	depth := 1
-	if cfg.AsyncScheduling {
-		depth = 2
 	}
 	coreClock := clock.NewMonotonic()
 	var observe func(*request.StepOutputs)
@@ -238,7 +225,7 @@ func (a *app) startCore(cfg *config.Serve, src *source, m *models.Model, asm *en
 	}
 	replica, err := stages.NewLocal(stages.LocalConfig{
 		Observe: observe,
-		Core: engine.Config{Clock: coreClock, Name: "stage 0 replica 0", Scheduler: schedulerConfig(cfg, m, asm, maxLen), Depth: depth,
+		Core: engine.Config{Clock: coreClock, Name: "stage 0 replica 0", Scheduler: schedulerConfig(cfg, m, asm), Depth: asm.Limits.InFlight,
 			InputWaitTimeout: time.Duration(cfg.InputWaitTimeout * float64(time.Second)), StallAfter: stallAfter, NoRecord: !cfg.Recording(),
 			Cache: asm.Facts, Log: log},
 		Output: output.Config{Tokenizer: streamTokenizer{src.tokenizer}, Sink: sink, StreamInterval: cfg.StreamInterval, FinalOutputType: "text",

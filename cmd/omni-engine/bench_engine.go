@@ -121,7 +121,7 @@ func (b *engineBench) run(ctx context.Context, cfg *config.Serve) (_ *engineRepo
 	_ = src.weights.DropPages() // as serve does
 	r := b.report(src, dev.Info())
 	r.LoadSeconds = time.Since(begin).Seconds()
-	return r, b.measure(ctx, m, asm, schedulerConfig(cfg, m, asm, maxLen), r)
+	return r, b.measure(ctx, m, asm, schedulerConfig(cfg, m, asm), r)
 }
 
 func (b *engineBench) report(src *source, dev kernels.DeviceInfo) *engineReport {

@@ -35,18 +35,7 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	sources, jobs, err := s.submit(ctx, &c.call, c.prompts)
-	if err != nil {
-		writeError(w, err)
-		return
-	}
-	if d.Bool("stream", false) {
-		c.stream(ctx, w, sources, jobs)
-		return
-	}
-	c.answer(ctx, w, sources, jobs)
+	s.generate(w, r, &c.call, c.prompts, c)
 }
 
 func (s *Server) newCompletion(r *http.Request, d *schema.Dict) (*completionCall, error) {

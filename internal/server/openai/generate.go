@@ -45,6 +45,28 @@ type part struct {
 	stages.Update
 }
 
+// answerer is an endpoint's way to answer: whole, or as events.
+type answerer interface {
+	answer(ctx context.Context, w http.ResponseWriter, sources []*source, jobs []*job)
+	stream(ctx context.Context, w http.ResponseWriter, sources []*source, jobs []*job)
+}
+
+// generate submits a checked call and answers it. What was submitted ends when the handler returns.
+func (s *Server) generate(w http.ResponseWriter, r *http.Request, c *call, prompts []prompt, a answerer) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	sources, jobs, err := s.submit(ctx, c, prompts)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	if c.body.Bool("stream", false) {
+		a.stream(ctx, w, sources, jobs)
+		return
+	}
+	a.answer(ctx, w, sources, jobs)
+}
+
 // submit starts every prompt's sequences. When one is refused, those before it end with ctx.
 func (s *Server) submit(ctx context.Context, c *call, prompts []prompt) ([]*source, []*job, error) {
 	if s.opt.LogRequests {
