@@ -71,7 +71,7 @@ func (s *Scheduler) preempt(now clock.Time, q *seq, drop bool) {
 	s.preempted = append(s.preempted, q.id)
 }
 
-// breakDeadlock takes the blocks of the waiting request that would be served last, when nothing runs, nothing is in flight, and those who wait hold
+// breakDeadlock takes the blocks of the waiting request that would be served last, when nothing runs, no row is in flight, and those who wait hold
 // the blocks that each of them lacks: several sessions or unparked requests. vLLM stays stuck there. A paused session may still
 // free the blocks by itself, so then it waits, as vLLM does.
 func (s *Scheduler) breakDeadlock(now clock.Time) bool {

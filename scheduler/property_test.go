@@ -328,7 +328,7 @@ func (w *world) drain() {
 	clear(w.session)
 	w.holders = 0
 	for i := 0; w.s.HasRequests() || len(w.flights) > 0; i++ {
-		require.Less(w.t, i, 5000, "no end in sight: %v, %+v\n%s", w.s.IDs(), w.cfg, strings.Join(w.log[max(0, len(w.log)-6):], "\n"))
+		require.Less(w.t, i, 5000, "no end in sight: %v, %+v\n%s\n%+v", w.s.IDs(), w.cfg, strings.Join(w.log[max(0, len(w.log)-6):], "\n"), w.s.Inspect())
 		if w.s.HasRequests() {
 			w.schedule()
 		}

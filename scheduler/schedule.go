@@ -47,7 +47,9 @@ func (s *Scheduler) ScheduleThrottled(now clock.Time, throttle bool) *Decision {
 		}
 	}
 	s.conclude(d)
-	s.flights++
+	if len(d.Rows) > 0 {
+		s.flights++
+	}
 	s.verifyScheduled(d)
 	return d
 }

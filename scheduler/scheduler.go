@@ -54,7 +54,7 @@ type Scheduler struct {
 
 	placeholders []int32 // -1 for each speculative token
 	decisions    []*Decision
-	flights      int    // decisions that are not updated yet
+	flights      int    // decisions with rows that are not updated yet; one without can free nothing
 	seqs         []seq  // slab of records
 	colds        []cold // and of what stands behind them
 	outputs      outputs

@@ -194,6 +194,45 @@ func TestAParkedRequestKeepsItsBlocksAndRunsWhenUnparked(t *testing.T) {
 	require.Equal(t, 5, rows[1].NumComputed, "nothing is computed twice")
 }
 
+// With asynchronous scheduling some decision is always in flight; one without rows frees nothing and must not be waited for.
+func TestHoldersThatLackEachOthersBlocksGoOnWithAStepInFlight(t *testing.T) {
+	for _, depth := range []int{1, 2} {
+		t.Run(fmt.Sprint("depth ", depth), func(t *testing.T) {
+			r := newRig(t, func(c *scheduler.Config) {
+				c.BlockSize, c.MaxModelLen, c.NumBlocks, c.EnablePrefixCaching = 1, 8, 9, false
+				c.Async, c.MaxConcurrentBatches = true, depth
+			})
+			for _, id := range []request.ID{"a", "b"} {
+				r.add(ask(string(id), 4, 2))
+				r.step(7)
+				require.NoError(t, r.s.Park(r.clk.Now(), id, request.WaitChunk))
+			}
+			var flights []*scheduler.Decision
+			for range depth - 1 {
+				flights = append(flights, r.s.Schedule(r.clk.Advance(time.Millisecond)))
+			}
+			require.NoError(t, r.s.Unpark(r.clk.Now(), "a"))
+			require.NoError(t, r.s.Unpark(r.clk.Now(), "b"))
+			require.Zero(t, r.s.FreeBlocks())
+			for i := 0; r.s.HasRequests() || len(flights) > 0; i++ {
+				require.Less(t, i, 50, "%+v", r.s.Inspect())
+				flights = append(flights, r.s.Schedule(r.clk.Advance(time.Millisecond)))
+				for len(flights) >= depth || (len(flights) > 0 && !r.s.HasRequests()) {
+					d := flights[0]
+					flights = flights[1:]
+					res := &scheduler.StepResult{Rows: make([]scheduler.RowResult, len(d.Rows))}
+					for j := range d.Rows {
+						if d.Rows[j].Samples {
+							res.Rows[j].Tokens = []int32{7}
+						}
+					}
+					r.s.Update(r.clk.Advance(time.Millisecond), d, res)
+				}
+			}
+		})
+	}
+}
+
 func TestADownstreamRequestGetsItsInputWhileParked(t *testing.T) {
 	r := newRig(t, nil)
 	q := ask("d", 0, 3)

@@ -63,7 +63,9 @@ func (s *Scheduler) Update(now clock.Time, d *Decision, r *StepResult) *request.
 	o.step.At, o.step.Scheduled = now, d.At
 	s.takeStats(o)
 	s.decisions = append(s.decisions, d)
-	s.flights--
+	if len(d.Rows) > 0 {
+		s.flights--
+	}
 	s.verifyUpdated()
 	return &o.step
 }
