@@ -26,7 +26,7 @@ type CacheRequest struct {
 type CachePlan struct {
 	Blocks         int   // the null block included
 	Bytes          int64 // of all blocks
-	BlockBytes     int64 // one block over all groups' layers
+	BlockBytes     int64 // one block, whichever group holds it
 	BlocksPerSeq   int   // that one sequence of max_model_len needs at most
 	Tokens         int   // that fit, in sequences of max_model_len
 	MaxConcurrency float64
@@ -35,10 +35,7 @@ type CachePlan struct {
 // PlanCache sizes the KV cache from a device's memory plan: it sets plan.Blocks and plan.Slots. A cache that cannot hold one
 // sequence of max_model_len is refused with the numbers and what to do.
 func PlanCache(plan *kernels.MemoryPlan, r CacheRequest) (CachePlan, error) {
-	c := CachePlan{BlocksPerSeq: blocksPerSeq(r, r.MaxModelLen)}
-	for _, b := range plan.BlockBytes {
-		c.BlockBytes += b
-	}
+	c := CachePlan{BlocksPerSeq: blocksPerSeq(r, r.MaxModelLen), BlockBytes: plan.BlockSpan()}
 	if c.BlockBytes <= 0 { // a module without attention: only slots
 		c.BlockBytes = 1
 	}
@@ -129,11 +126,7 @@ func tooSmall(r CacheRequest, c CachePlan) error {
 // DefaultCacheBytes is the cache's size when nobody sets it: min(4 GiB, half of the free memory, what max_num_seqs sequences
 // of max_model_len need). free is what the machine and the cgroup leave ([FreeMemory]); 0: unknown.
 func DefaultCacheBytes(plan *kernels.MemoryPlan, r CacheRequest, free int64) int64 {
-	var block int64
-	for _, b := range plan.BlockBytes {
-		block += b
-	}
-	need := block * (int64(blocksPerSeq(r, r.MaxModelLen))*int64(r.MaxSeqs) + 1)
+	need := plan.BlockSpan() * (int64(blocksPerSeq(r, r.MaxModelLen))*int64(r.MaxSeqs) + 1)
 	limit := int64(4 << 30)
 	if free > 0 {
 		limit = min(limit, free/2)

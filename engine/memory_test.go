@@ -28,8 +28,8 @@ func TestPlanCache(t *testing.T) {
 		{"nothing fits", []int64{1 << 30}, CacheRequest{Bytes: 1 << 20, MaxModelLen: 64, MaxTokens: 512, BlockSize: 16, Groups: full}, 0, 0,
 			"To serve at least one request with the model's max seq len (64), 5.00 GiB KV cache is needed, which is larger than the available KV cache memory (0.000977 GiB). " +
 				"Try increasing --kv-cache-memory-bytes (or VLLM_CPU_KVCACHE_SPACE) or decreasing --max-model-len."},
-		{"a window holds what it and one step touch", []int64{1000, 500}, CacheRequest{Bytes: 1500 * 1000, MaxModelLen: 32768, MaxTokens: 256, BlockSize: 16, Groups: mixed}, 0, 0, "max seq len (32768)"},
-		{"hybrid", []int64{1000, 500}, CacheRequest{Bytes: 1500 * 3000, MaxModelLen: 32768, MaxTokens: 256, BlockSize: 16, Groups: mixed}, 3000, 2048 + 49, ""},
+		{"a window holds what it and one step touch", []int64{1000, 500}, CacheRequest{Bytes: 1000 * 1000, MaxModelLen: 32768, MaxTokens: 256, BlockSize: 16, Groups: mixed}, 0, 0, "max seq len (32768)"},
+		{"hybrid: a block belongs to one group at a time", []int64{1000, 500}, CacheRequest{Bytes: 1000 * 3000, MaxModelLen: 32768, MaxTokens: 256, BlockSize: 16, Groups: mixed}, 3000, 2048 + 49, ""},
 		{"override", []int64{1 << 20}, CacheRequest{Blocks: 70, MaxModelLen: 1024, MaxTokens: 512, BlockSize: 16, Groups: full}, 70, 64, ""},
 		{"override too small", []int64{1 << 20}, CacheRequest{Blocks: 7, MaxModelLen: 1024, MaxTokens: 512, BlockSize: 16, Groups: full}, 0, 0, "Try increasing --num-gpu-blocks-override"},
 	}

@@ -55,6 +55,14 @@ type MemoryPlan struct {
 	Slots      int
 }
 
+// BlockSpan is what one block of the pool takes: a block belongs to one group at a time, so the largest group's bytes.
+func (p *MemoryPlan) BlockSpan() (n int64) {
+	for _, b := range p.BlockBytes {
+		n = max(n, b)
+	}
+	return n
+}
+
 // Program is a compiled module.
 type Program interface {
 	NewStates(MemoryPlan) (States, error)
