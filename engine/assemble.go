@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -22,10 +23,12 @@ type Settings struct {
 	CacheBytes int64 // 0: the default, see [DefaultCacheBytes]
 	Blocks     int   // --num-gpu-blocks-override; 0: what fits
 	Free       int64 // memory that may still be taken, for the default; 0: unknown
-	KV         tensor.DType
-	Exact      bool // float32 throughout
-	Prefix     bool
-	HashAlgo   string
+	// Utilization is the share of a device's own memory that this process may take (--gpu-memory-utilization); 0: the default.
+	Utilization float64
+	KV          tensor.DType
+	Exact       bool // float32 throughout
+	Prefix      bool
+	HashAlgo    string
 }
 
 // Assembly is a model compiled for a device with its caches, ready for a core.
@@ -34,6 +37,7 @@ type Assembly struct {
 	Limits kernels.Limits
 	Memory kernels.MemoryPlan
 	Cache  CachePlan
+	Device *DeviceMemory // how the device's own memory is divided; nil on the CPU
 	Facts  *record.CacheConfig
 	// Explain says what each entry became on the device.
 	Explain string
@@ -43,17 +47,18 @@ type Assembly struct {
 // 2,048 of them over a large vocabulary do not take gigabytes.
 const mostLogits = 64
 
-// Assemble plans the memory, refuses a cache that is too small before anything is packed, compiles the module and allocates its
-// states. The module's weights may be unmapped afterwards if the device packed them.
-func Assemble(dev kernels.Device, m *kernels.Module, s Settings) (*Assembly, error) {
-	limits := kernels.Limits{
+// Plan sizes what Assemble would take, without taking it: limits, the device's plan, the cache, and how a device with memory of
+// its own is divided (nil for others).
+func Plan(dev kernels.Device, m *kernels.Module, s Settings) (*Assembly, error) {
+	a, _, err := plan(dev, m, s)
+	return a, err
+}
+
+func plan(dev kernels.Device, m *kernels.Module, s Settings) (*Assembly, CacheRequest, error) {
+	a := &Assembly{Limits: kernels.Limits{
 		Tokens: s.MaxTokens, Rows: s.MaxSeqs, LogitRows: max(s.MaxSeqs, mostLogits), MaxModelLen: s.MaxModelLen,
 		InFlight: max(s.Depth, 1), BlockSize: s.BlockSize, KV: s.KV, Exact: s.Exact,
-	}
-	plan, err := dev.Plan(m, limits)
-	if err != nil {
-		return nil, fmt.Errorf("planning memory for %s: %w", m.Name, err)
-	}
+	}}
 	req := CacheRequest{
 		Bytes: s.CacheBytes, Blocks: s.Blocks, MaxModelLen: s.MaxModelLen, MaxTokens: s.MaxTokens, MaxSeqs: s.MaxSeqs,
 		BlockSize: s.BlockSize, Groups: m.Groups, DType: s.KV.String(), Prefix: s.Prefix, HashAlgo: s.HashAlgo,
@@ -61,22 +66,90 @@ func Assemble(dev kernels.Device, m *kernels.Module, s Settings) (*Assembly, err
 	if s.KV == tensor.Invalid {
 		req.DType = "auto"
 	}
-	if req.Bytes == 0 {
-		req.Bytes = DefaultCacheBytes(&plan, req, s.Free)
+	var err error
+	if a.Memory, err = dev.Plan(m, a.Limits); err != nil {
+		return nil, req, fmt.Errorf("planning memory for %s: %w", m.Name, err)
 	}
-	cache, err := PlanCache(&plan, req)
+	own, ok := dev.(kernels.MemoryDevice)
+	switch {
+	case ok:
+		free, total, err := own.Memory()
+		if err != nil {
+			return nil, req, fmt.Errorf("reading the memory of %s: %w", dev.Info().Name, err)
+		}
+		d := planDevice(dev.Info().Name, free, total, a.Memory, s)
+		if err := d.check(); err != nil {
+			return nil, req, err
+		}
+		a.Device, req.Bytes = &d, d.KV
+	case req.Bytes == 0:
+		req.Bytes = DefaultCacheBytes(&a.Memory, req, s.Free)
+	}
+	a.Cache, err = a.cache(req)
+	return a, req, err
+}
+
+// cache sizes the KV cache; a device's plan explains one that is too small.
+func (a *Assembly) cache(req CacheRequest) (CachePlan, error) {
+	c, err := PlanCache(&a.Memory, req)
+	if err != nil && a.Device != nil {
+		return c, &DeviceMemoryError{Plan: *a.Device, Reason: "the KV cache is too small", Err: err}
+	}
+	return c, err
+}
+
+// Assemble plans the memory, refuses a cache that is too small before anything is packed, compiles the module and allocates its
+// states. The module's weights may be unmapped afterwards if the device packed them. On a device with memory of its own the cache's size
+// follows a profiling step, as in vLLM.
+func Assemble(dev kernels.Device, m *kernels.Module, s Settings) (*Assembly, error) {
+	a, req, err := plan(dev, m, s)
 	if err != nil {
 		return nil, err
 	}
-	program, err := dev.Compile(m, limits)
+	program, err := dev.Compile(m, a.Limits)
 	if err != nil {
-		return nil, fmt.Errorf("compiling %s: %w", m.Name, err)
+		return nil, a.outOfMemory(fmt.Errorf("compiling %s: %w", m.Name, err))
 	}
-	runner, err := NewDeviceRunner(program, RunnerConfig{Module: m, Limits: limits, Plan: plan, Seed: s.Seed})
+	if a.Device != nil {
+		if err := a.profile(dev.(kernels.MemoryDevice), program, m, &req); err != nil {
+			return nil, errors.Join(a.outOfMemory(err), program.Close())
+		}
+	}
+	a.Runner, err = NewDeviceRunner(program, RunnerConfig{Module: m, Limits: a.Limits, Plan: a.Memory, Seed: s.Seed})
 	if err != nil {
-		return nil, errors.Join(err, program.Close())
+		return nil, errors.Join(a.outOfMemory(err), program.Close())
 	}
-	return &Assembly{Runner: runner, Limits: limits, Memory: plan, Cache: cache, Facts: cache.CacheConfig(req), Explain: program.Explain()}, nil
+	a.Facts, a.Explain = a.Cache.CacheConfig(req), program.Explain()
+	return a, nil
+}
+
+// profile runs the largest step and gives the cache what it leaves.
+func (a *Assembly) profile(dev kernels.MemoryDevice, program kernels.Program, m *kernels.Module, req *CacheRequest) error {
+	if err := profile(context.Background(), program, m, a.Limits, a.Memory); err != nil {
+		return fmt.Errorf("profiling %s: %w", m.Name, err)
+	}
+	free, _, err := dev.Memory()
+	if err != nil {
+		return fmt.Errorf("reading the memory of %s: %w", dev.Info().Name, err)
+	}
+	d := a.Device.profiled(free)
+	if err := d.check(); err != nil {
+		return err
+	}
+	a.Device = &d
+	if !d.Fixed {
+		req.Bytes = d.KV
+	}
+	a.Cache, err = a.cache(*req)
+	return err
+}
+
+// outOfMemory adds the plan to a device's word that its memory is used up.
+func (a *Assembly) outOfMemory(err error) error {
+	if a.Device == nil || !errors.Is(err, kernels.ErrOutOfMemory) {
+		return err
+	}
+	return &DeviceMemoryError{Plan: *a.Device, Reason: "device " + a.Device.Device + " ran out of memory", Err: err}
 }
 
 // Scheduler returns c with what the assembly decides: sizes, KV groups, steps in flight. Prefix caching is off for a module with
