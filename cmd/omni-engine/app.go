@@ -134,22 +134,27 @@ func contextLength(cfg *config.Serve, m *models.Model) (int, error) {
 }
 
 func assemble(cfg *config.Serve, dev kernels.Device, m *models.Model, maxLen int) (*engine.Assembly, error) {
+	return engine.Assemble(dev, m.Module, settings(cfg, dev, m, maxLen))
+}
+
+// settings says how the model is to be run on the device.
+func settings(cfg *config.Serve, dev kernels.Device, m *models.Model, maxLen int) engine.Settings {
 	bytes := cfg.KVCacheBytes
 	if cfg.KVSpaceGiB > 0 {
 		bytes = int64(cfg.KVSpaceGiB) << 30
 	}
 	exact := strings.HasPrefix(cfg.DType, "float")
-	kv := map[string]tensor.DType{"float32": tensor.F32, "float16": tensor.F16}[cfg.KVCacheDType]
+	kv := map[string]tensor.DType{"float32": tensor.F32, "float16": tensor.F16, "bfloat16": tensor.BF16}[cfg.KVCacheDType]
 	if kv == tensor.Invalid && exact {
 		kv = tensor.F32
 	}
 	depth := 1
-	if cfg.AsyncScheduling {
+	if _, own := dev.(kernels.MemoryDevice); cfg.AsyncScheduling == "true" || cfg.AsyncScheduling == "auto" && own {
 		depth = 2
 	}
-	return engine.Assemble(dev, m.Module, engine.Settings{MaxModelLen: maxLen, MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxNumBatchedTokens,
+	return engine.Settings{MaxModelLen: maxLen, MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxNumBatchedTokens,
 		BlockSize: cfg.BlockSize, Depth: depth, Seed: uint64(cfg.Seed), CacheBytes: bytes, Blocks: cfg.NumBlocks, Free: engine.FreeMemory(os.DirFS("/")), KV: kv, Exact: exact,
-		Prefix: cfg.PrefixCaching && !m.Recurrent, HashAlgo: cfg.PrefixHash})
+		Prefix: cfg.PrefixCaching && !m.Recurrent, HashAlgo: cfg.PrefixHash, Utilization: cfg.Utilization}
 }
 
 func logPlan(log *slog.Logger, dev kernels.DeviceInfo, m *models.Model, asm *engine.Assembly, cfg *config.Serve, maxLen int, took time.Duration) {
@@ -193,6 +198,7 @@ func (a *app) startMetrics(cfg *config.Serve, model string, maxLen int) error {
 func schedulerConfig(cfg *config.Serve, m *models.Model, asm *engine.Assembly) scheduler.Config {
 	c := scheduler.DefaultConfig()
 	c.MaxNumScheduledTokens, c.MaxNumActiveSeqs = cfg.MaxNumScheduled, cfg.MaxNumActiveSeqs
+	c.MaxPrefillTokensBesideDecode = cfg.PrefillBesideDecode
 	c.LongPrefillTokenThreshold, c.EnableChunkedPrefill = cfg.LongPrefillThreshold, cfg.ChunkedPrefill
 	c.Policy, c.ReserveFullISL, c.Watermark = scheduler.Policy(cfg.Policy), cfg.ReserveFullISL, cfg.Watermark
 	c.EnablePrefixCaching, c.NoRecord = cfg.PrefixCaching, !cfg.Recording()

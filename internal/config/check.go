@@ -24,7 +24,8 @@ func check(s *Serve) (errs []error) {
 	atLeast("max-log-len", s.MaxLogLen, -1)
 	for flag, v := range map[string]int{"threads": s.Threads, "max-model-len": s.MaxModelLen, "cpu-kvcache-space": s.KVSpaceGiB,
 		"num-gpu-blocks-override": s.NumBlocks, "max-num-scheduled-tokens": s.MaxNumScheduled, "max-num-active-seqs": s.MaxNumActiveSeqs,
-		"long-prefill-token-threshold": s.LongPrefillThreshold, "sse-keep-alive-interval": s.SSEKeepAlive,
+		"long-prefill-token-threshold": s.LongPrefillThreshold, "max-prefill-tokens-beside-decode": s.PrefillBesideDecode,
+		"cuda-device": s.CUDADevice, "sse-keep-alive-interval": s.SSEKeepAlive,
 		"max-num-queued-reqs": s.MaxNumQueuedReqs, "max-num-queued-tokens": s.MaxNumQueuedTokens} {
 		atLeast(flag, v, 0)
 	}
@@ -42,6 +43,17 @@ func check(s *Serve) (errs []error) {
 	}
 	if s.Watermark < 0 || s.Watermark >= 1 {
 		bad("--watermark must be in [0, 1), got %v", s.Watermark)
+	}
+	if s.Utilization <= 0 || s.Utilization > 1 {
+		bad("--gpu-memory-utilization must be in (0, 1], got %v", s.Utilization)
+	}
+	if s.Device == "cpu" || s.Device == "ref" {
+		for flag, given := range map[string]bool{"--dtype " + s.DType: s.DType == "bfloat16" || s.DType == "float16" || s.DType == "half",
+			"--kv-cache-dtype " + s.KVCacheDType: s.KVCacheDType == "bfloat16"} {
+			if given {
+				bad("%s is for --device cuda; the CPU computes in float32 (--dtype auto, --dtype float32)", flag)
+			}
+		}
 	}
 	if s.InputWaitTimeout < 0 || math.IsInf(s.InputWaitTimeout, 0) {
 		bad("--input-wait-timeout must be a finite number of seconds, 0 for never, got %v", s.InputWaitTimeout)

@@ -51,6 +51,10 @@ type Serve struct {
 	Device       string
 	Threads      int    // 0: what affinity mask and cgroup quota allow
 	CPULevel     string // "": the best that the processor has
+	CUDALib      string // the driver's library: "": the system's
+	CUDADevice   int    // ordinal
+	Utilization  float64
+	EnforceEager bool
 	DType        string
 	MaxModelLen  int // 0: the model's
 	Seed         int64
@@ -67,10 +71,11 @@ type Serve struct {
 	MaxNumSeqs           int
 	MaxNumActiveSeqs     int
 	LongPrefillThreshold int
+	PrefillBesideDecode  int
 	Policy               string
 	ChunkedPrefill       bool
 	Watermark            float64
-	AsyncScheduling      bool
+	AsyncScheduling      string // auto: on for a device of its own, off on the CPU
 	ReserveFullISL       bool
 	InputWaitTimeout     float64 // seconds; 0: never
 
@@ -102,6 +107,8 @@ const (
 	DefaultBlockSize           = 16
 	DefaultMaxNumBatchedTokens = 512
 	DefaultMaxNumSeqs          = 128
+	// DefaultUtilization is vLLM's default of --gpu-memory-utilization.
+	DefaultUtilization = 0.92
 	// DefaultModel is served when no model is named.
 	DefaultModel = "HuggingFaceTB/SmolLM2-135M-Instruct"
 )
@@ -115,7 +122,7 @@ func Default() Serve {
 		Device: "auto", DType: "auto", BlockSize: DefaultBlockSize, KVCacheDType: "auto",
 		PrefixCaching: true, PrefixHash: "sha256", MaxNumBatchedTokens: DefaultMaxNumBatchedTokens,
 		MaxNumSeqs: DefaultMaxNumSeqs, Policy: "fcfs", ChunkedPrefill: true, ReserveFullISL: true, InputWaitTimeout: 600,
-		MaxLogLen: -1, LogLevel: "info", LogFormat: "text",
+		MaxLogLen: -1, LogLevel: "info", LogFormat: "text", AsyncScheduling: "auto", Utilization: DefaultUtilization,
 	}
 }
 

@@ -84,6 +84,20 @@ func boolValue(p *bool) value {
 	})
 }
 
+// autoValue is a bool that may stay undecided: auto, true or false.
+func autoValue(p *string) value {
+	return number(p, "bool", func(s string) (string, error) {
+		if strings.EqualFold(s, "auto") {
+			return "auto", nil
+		}
+		b, err := strconv.ParseBool(strings.ToLower(s))
+		if err != nil {
+			return "", fmt.Errorf("%q is neither true, false nor auto", s)
+		}
+		return strconv.FormatBool(b), nil
+	})
+}
+
 func secondsValue(p *time.Duration) value {
 	return value{func(s string) error {
 		f, err := strconv.ParseFloat(s, 64)
