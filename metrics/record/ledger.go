@@ -16,6 +16,7 @@ type Ledger struct {
 	since  clock.Time
 	ended  bool
 	broken bool // a reading was absent or of another clock: nothing can be said
+	course timeline
 }
 
 // Enter moves the request to a state. The first state entered other than none starts the ledger; none ends it.
@@ -45,6 +46,7 @@ func (l *Ledger) advance(at clock.Time) {
 		return
 	}
 	if d > 0 {
+		l.course.add(Stay{l.state, l.since, at})
 		l.parts[l.state] += int64(d)
 		l.since = at
 	}
@@ -76,6 +78,7 @@ func (l *Ledger) Total() clock.Span {
 // Running returns the parts at an instant, the current state's up to then, for views of requests that still live.
 func (l *Ledger) Running(at clock.Time) (parts [request.NumStates]time.Duration, ok bool) {
 	c := *l
+	c.course = timeline{} // the copy must not write to what the ledger keeps
 	if !c.ended && c.state != request.StateNone {
 		c.Enter(request.StateNone, at)
 	}

@@ -69,6 +69,18 @@ func TestLedgerPartsSumExactlyPS32(t *testing.T) {
 			sum += part
 		}
 		require.Equal(t, total, sum, "the parts sum to the whole")
+		stays, leftOut := s.Ledger.Stays()
+		require.Zero(t, leftOut)
+		var drawn [request.NumStates]int64
+		border := first
+		for i, stay := range stays {
+			require.Equal(t, border, stay.From, "the course has no gap")
+			require.True(t, i == 0 || stays[i-1].State != stay.State, "equal neighbours are one")
+			length, _ := stay.Length().Get()
+			drawn[stay.State] += int64(length)
+			border = stay.To
+		}
+		require.Equal(t, want, drawn, "the course has the parts' lengths")
 	})
 }
 
@@ -82,4 +94,22 @@ func TestLedgerOfALostReplicaIsAbsentPS32PS72(t *testing.T) {
 	require.True(t, c.End(clock.Time{}, wall(30), request.FinishError, nil))
 	require.False(t, c.Ledger.Total().IsSet() || c.Ledger.Part(request.StateQueued).IsSet())
 	wantMS(t, 30, c.E2E(), "the front's clock still knows")
+}
+
+func TestLedgerKeepsABoundedCourse(t *testing.T) {
+	m := clock.NewManual(time.Second)
+	var l Ledger
+	for i := range MaxStays + 10 {
+		l.Enter([]request.State{request.StateDecode, request.StateWaitingChunk}[i%2], m.Advance(time.Millisecond))
+	}
+	stays, _ := l.Stays()
+	require.Empty(t, stays, "it lives on")
+	l.End(m.Advance(time.Millisecond))
+	stays, leftOut := l.Stays()
+	require.Len(t, stays, MaxStays)
+	require.Equal(t, 10, leftOut)
+	since, _ := l.Since(stays[1].From).Get()
+	require.Equal(t, time.Millisecond, since)
+	total, _ := l.Total().Get()
+	require.Equal(t, (MaxStays+10)*time.Millisecond, total, "the parts go on")
 }
