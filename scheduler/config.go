@@ -47,10 +47,13 @@ type Config struct {
 	MaxNumActiveSeqs                  int // 0: MaxNumSeqs
 	LongPrefillTokenThreshold         int // 0: off
 	LongPrefillTokenThresholdAdaptive bool
-	EnableChunkedPrefill              bool
-	Policy                            Policy
-	ReserveFullISL                    bool // scheduler_reserve_full_isl
-	Watermark                         float64
+	// MaxPrefillTokensBesideDecode caps all prefill tokens of a step in which some request decodes, so that a prompt does not hold up the
+	// tokens of others for a whole budget; 0: no cap. Ours, not vLLM's; it needs chunked prefill.
+	MaxPrefillTokensBesideDecode int
+	EnableChunkedPrefill         bool
+	Policy                       Policy
+	ReserveFullISL               bool // scheduler_reserve_full_isl
+	Watermark                    float64
 
 	BlockSize           int
 	NumBlocks           int         // num_gpu_blocks, the null block 0 included
@@ -151,7 +154,7 @@ func (c Config) Validate() error {
 		name string
 		v    int
 	}{{"max_num_scheduled_tokens", c.MaxNumScheduledTokens}, {"max_num_active_seqs", c.MaxNumActiveSeqs},
-		{"long_prefill_token_threshold", c.LongPrefillTokenThreshold}, {"num_speculative_tokens", c.NumSpecTokens},
+		{"long_prefill_token_threshold", c.LongPrefillTokenThreshold}, {"max_prefill_tokens_beside_decode", c.MaxPrefillTokensBesideDecode}, {"num_speculative_tokens", c.NumSpecTokens},
 		{"num_lookahead_tokens", c.NumLookaheadTokens}, {"max_loras", c.MaxLoRAs}, {"draft slots", c.DraftSlots}} {
 		if v.v < 0 {
 			bad("%s must not be negative, got %d", v.name, v.v)

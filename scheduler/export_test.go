@@ -12,3 +12,6 @@ const Verifying = verifying
 
 // FreeBlocks is the pool's count.
 func (s *Scheduler) FreeBlocks() int { return s.pool.free }
+
+// AnyDecoding reports whether a running request is past its prefill.
+func (s *Scheduler) AnyDecoding() bool { return s.anyDecoding() }

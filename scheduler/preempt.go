@@ -43,6 +43,9 @@ func (s *Scheduler) unschedule(d *Decision, b *budget, v *seq) {
 	if s.cfg.DecodeStagger > 1 {
 		v.eligible = v.undoEligible
 	}
+	if v.prefillChunk {
+		b.prefills += n
+	}
 	b.tokens += n
 	b.input += n + s.cfg.DraftSlots
 	d.items = slices.Delete(d.items, i, i+1)

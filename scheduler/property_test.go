@@ -52,6 +52,7 @@ func drawConfig(t *rapid.T) scheduler.Config {
 	c.EnablePrefixCaching = rapid.Bool().Draw(t, "caching")
 	c.ReserveFullISL = rapid.Bool().Draw(t, "reserve")
 	c.LongPrefillTokenThreshold = rapid.SampledFrom([]int{0, 3}).Draw(t, "long")
+	c.MaxPrefillTokensBesideDecode = rapid.SampledFrom([]int{0, 0, 1, 5}).Draw(t, "beside")
 	c.Async = rapid.Bool().Draw(t, "async")
 	if rapid.Bool().Draw(t, "spec") {
 		c.NumSpecTokens = rapid.IntRange(1, 3).Draw(t, "k")
@@ -186,17 +187,23 @@ func (w *world) abort() {
 }
 
 func (w *world) schedule() {
-	work := w.s.Stats()
+	work, decoding := w.s.Stats(), w.s.AnyDecoding()
 	d := w.s.Schedule(w.clk.Advance(time.Millisecond))
 	require.NoError(w.t, w.s.CheckRows(d))
 	w.flights = append(w.flights, d)
 	w.log = append(w.log, d.String())
-	total := 0
+	total, prefills, decodes := 0, 0, 0
 	slots := map[int]bool{}
 	for i := range d.Rows {
 		r := &d.Rows[i]
 		total += r.NumTokens
 		require.Positive(w.t, r.NumTokens)
+		switch n := r.NumTokens - len(r.Drafts); {
+		case r.NumOutput > 0 && !r.New && !r.Resumed:
+			decodes++
+		case n > 1 || r.NumComputed+n < r.PromptLen:
+			prefills += n
+		}
 		require.False(w.t, slots[r.Slot], "slot %d twice", r.Slot)
 		require.True(w.t, r.Slot >= 0 && r.Slot < w.cfg.MaxNumSeqs)
 		slots[r.Slot] = true
@@ -206,6 +213,9 @@ func (w *world) schedule() {
 			size = w.cfg.Groups[0].BlockSize
 		}
 		require.GreaterOrEqual(w.t, len(r.Blocks[0])*size, r.NumComputed+r.NumTokens)
+	}
+	if limit := w.cfg.MaxPrefillTokensBesideDecode; limit > 0 && decodes > 0 && decoding {
+		require.LessOrEqual(w.t, prefills, limit, "%s", d)
 	}
 	require.Equal(w.t, total, d.TotalTokens)
 	require.LessOrEqual(w.t, total, w.cfg.MaxNumBatchedTokens)

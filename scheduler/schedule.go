@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"math"
+
 	"omni-engine/engine/request"
 	"omni-engine/internal/clock"
 )
@@ -10,6 +12,7 @@ type budget struct {
 	tokens     int // max_num_scheduled_tokens
 	input      int // max_num_batched_tokens, which draft slots are charged to as well
 	threshold  int // long-prefill threshold, 0: off
+	prefills   int // prefill tokens that may run beside decodes
 	prefill    bool
 	hasRunning bool // a running request was scheduled
 	deferring  bool // prefills are held back in this step
@@ -30,6 +33,10 @@ func (s *Scheduler) ScheduleThrottled(now clock.Time, throttle bool) *Decision {
 	}
 	b.deferring = throttle && !s.capacityBound && s.anyDecoding()
 	b.threshold = s.prefillThreshold()
+	b.prefills = math.MaxInt
+	if s.cfg.MaxPrefillTokensBesideDecode > 0 && s.cfg.EnableChunkedPrefill && s.anyDecoding() {
+		b.prefills = s.cfg.MaxPrefillTokensBesideDecode
+	}
 	before := len(s.preempted)
 	s.scheduleRunning(now, d, &b)
 	switch {
@@ -105,8 +112,7 @@ func (s *Scheduler) scheduleRunning(now clock.Time, d *Decision, b *budget) {
 			continue
 		}
 		if s.fits(q, n) {
-			b.prefill = b.prefill || q.prefillChunk
-			b.take(s, n)
+			b.take(s, q, n)
 			s.addRow(d, q, n)
 			i++
 			continue
@@ -132,8 +138,7 @@ func (s *Scheduler) scheduleRunning(now clock.Time, d *Decision, b *budget) {
 				return
 			}
 		}
-		b.prefill = b.prefill || q.prefillChunk
-		b.take(s, n)
+		b.take(s, q, n)
 		s.addNewBlocks(d, q, s.addRow(d, q, n), had)
 		i++
 	}
@@ -154,11 +159,18 @@ func (s *Scheduler) runningTokens(q *seq, b *budget) int {
 	if b.threshold > 0 && n > b.threshold {
 		n = b.threshold
 	}
+	if q.prefillChunk {
+		n = min(n, b.prefills)
+	}
 	return max(0, min(n, b.tokens, b.input-s.cfg.DraftSlots, s.cfg.MaxModelLen-q.computed-1))
 }
 
 // take charges a running request's tokens.
-func (b *budget) take(s *Scheduler, n int) {
+func (b *budget) take(s *Scheduler, q *seq, n int) {
+	if q.prefillChunk {
+		b.prefill = true
+		b.prefills -= n
+	}
 	b.hasRunning = true
 	b.tokens -= n
 	b.input -= n + s.cfg.DraftSlots
@@ -366,6 +378,12 @@ func (s *Scheduler) admitOne(now clock.Time, d *Decision, b *budget, from *queue
 		return HeldBudget
 	}
 	n = min(n, room)
+	prefill := len(q.tokens)-computed > 1
+	if prefill {
+		if n = min(n, b.prefills); n <= 0 {
+			return HeldBudget
+		}
+	}
 	if q.slot < 0 {
 		s.reserveRunning(q)
 	}
@@ -394,6 +412,9 @@ func (s *Scheduler) admitOne(now clock.Time, d *Decision, b *budget, from *queue
 		it.drafts = int32(len(row.Drafts))
 	}
 	s.advance(d, q, row, it)
+	if prefill {
+		b.prefills -= n
+	}
 	b.tokens -= n
 	b.input -= n + s.cfg.DraftSlots
 	return HeldNone

@@ -95,6 +95,27 @@ func TestAHybridHitNeedsTheWindowOnly(t *testing.T) {
 	require.NotContains(t, rows[0].Blocks[0], int32(0))
 }
 
+func TestPrefillBesideDecodesIsCapped(t *testing.T) {
+	r := newRig(t, func(c *scheduler.Config) {
+		c.MaxPrefillTokensBesideDecode, c.MaxNumBatchedTokens, c.NumBlocks, c.EnablePrefixCaching = 8, 48, 100, false
+	})
+	r.add(ask("a", 20, 9))
+	rows, _ := r.step(7)
+	require.Equal(t, 20, rows[0].NumTokens, "nobody decodes yet: the whole budget")
+	r.add(ask("b", 19, 9))
+	r.add(ask("c", 2, 9))
+	var got []string
+	for range 4 {
+		rows, _ = r.step(7)
+		line := ""
+		for _, row := range rows {
+			line += fmt.Sprintf("%s:%d ", row.ID, row.NumTokens)
+		}
+		got = append(got, line)
+	}
+	require.Equal(t, []string{"a:1 b:8 ", "a:1 b:8 ", "a:1 b:3 c:2 ", "a:1 b:1 c:1 "}, got)
+}
+
 func TestLoRAsBeyondTheSlotsArePassedOver(t *testing.T) {
 	r := newRig(t, func(c *scheduler.Config) { c.MaxLoRAs = 1 })
 	for i, lora := range []int{1, 2, 0, 1} {
