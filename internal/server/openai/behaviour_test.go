@@ -172,6 +172,17 @@ func TestBodiesAreBounded(t *testing.T) {
 	assert.Equal(t, http.StatusRequestEntityTooLarge, w.Code)
 }
 
+// A client that is still sending when the answer is ready must read the answer, not a reset connection.
+func TestTooLargeABodyIsAnsweredToTheClientThatSendsIt(t *testing.T) {
+	server := httptest.NewServer(newTestServer(t, &scripted{}, spelled{}, nil))
+	defer server.Close()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Post(server.URL+"/v1/completions", "application/json", io.LimitReader(endless{}, maxBody+(20<<20)))
+	require.NoError(t, err)
+	defer func() { _ = resp.Body.Close() }()
+	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
+}
+
 func TestClientThatLeavesEndsItsRequest(t *testing.T) {
 	for _, body := range []string{`{"prompt":"Hi","max_tokens":4,"stream":true}`, completion} {
 		r := &scripted{scripts: []script{{updates: []stages.Update{said("Hel", 1)}, open: true}}}

@@ -25,6 +25,8 @@ func readBody(r *http.Request, before func(*schema.Dict) error, typ schema.Type)
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
+			// A client that is still sending sees a reset connection, not the answer, when the rest stays unread.
+			_, _ = io.CopyN(io.Discard, r.Body, 4*maxBody)
 			return nil, &apiError{http.StatusRequestEntityTooLarge, "Request Entity Too Large",
 				fmt.Sprintf("the request body is larger than %d bytes", maxBody), ""}
 		}
