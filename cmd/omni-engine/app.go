@@ -18,6 +18,7 @@ import (
 	"omni-engine/engine/request"
 	"omni-engine/internal/clock"
 	"omni-engine/internal/config"
+	"omni-engine/internal/server/dashboard"
 	"omni-engine/internal/server/openai"
 	"omni-engine/internal/server/schema"
 	"omni-engine/internal/tensor"
@@ -37,7 +38,8 @@ type app struct {
 	handler  http.Handler
 	pipeline *stages.Orchestrator
 	metrics  *metrics.Metrics
-	requests context.Context // parent of every request's context
+	page     *dashboard.Dashboard // nil: --disable-dashboard
+	requests context.Context      // parent of every request's context
 	abort    context.CancelFunc
 	closers  []func(context.Context) error // run last to first
 }
@@ -99,6 +101,7 @@ func (a *app) start(ctx context.Context, cfg *config.Serve, log *slog.Logger) er
 	if err := a.startMetrics(cfg, names[0], maxLen); err != nil {
 		return err
 	}
+	a.startDashboard(cfg, names)
 	if err := a.startCore(cfg, src, m, asm, names[0], log); err != nil {
 		return err
 	}
@@ -219,6 +222,10 @@ func (a *app) startCore(cfg *config.Serve, src *source, m *models.Model, asm *en
 	case cfg.LogStats:
 		sink = stagelog.NewSink(sink, log)
 	}
+	look := a.lookAt(record.LLMAutoregressive)
+	if cfg.Recording() {
+		sink = look.sink(sink)
+	}
 	coreClock := clock.NewMonotonic()
 	var observe func(*request.StepOutputs)
 	if cfg.TraceFile != "" {
@@ -241,6 +248,7 @@ func (a *app) startCore(cfg *config.Serve, src *source, m *models.Model, asm *en
 		return err
 	}
 	a.closers = append(a.closers, replica.Close)
+	look.observe(replica.Snapshot)
 	if err := a.metrics.SetSnapshotSource(0, 0, replica.Snapshot); err != nil {
 		return err
 	}
@@ -305,7 +313,7 @@ func (a *app) startServer(cfg *config.Serve, src *source, m *models.Model, names
 		TemplateKwargs: kwargs, TokensAsIDs: cfg.ReturnTokensAsTokenIDs, PromptTokensDetails: cfg.EnablePromptTokensDetails,
 		PerRequestMetrics: cfg.EnablePerRequestMetrics, ForceUsage: cfg.ForceIncludeUsage, LoadTracking: cfg.EnableServerLoadTracking,
 		PriorityPolicy: cfg.Policy == "priority", LogRequests: cfg.LogRequests, LogOutputs: cfg.LogOutputs, MaxLogLen: cfg.MaxLogLen, Fingerprint: fingerprint(cfg), AccessLog: !cfg.DisableAccessLog,
-		QuietEndpoints: cfg.QuietEndpoints, RootPath: cfg.RootPath}, model, a.pipeline, a.metrics.Handler(), a.metrics.HTTP(), log)
+		QuietEndpoints: cfg.QuietEndpoints, RootPath: cfg.RootPath, Pages: a.pages()}, model, a.pipeline, a.metrics.Handler(), a.metrics.HTTP(), log)
 	a.handler = s.Handler()
 	return nil
 }

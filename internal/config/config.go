@@ -92,6 +92,7 @@ type Serve struct {
 	LogLevel           string
 	LogFormat          string
 	TraceFile          string
+	DisableDashboard   bool
 }
 
 // CPU defaults, with their reasons:

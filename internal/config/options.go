@@ -97,6 +97,7 @@ func options(s *Serve) []option {
 		{"disable-access-log-for-endpoints", nil, listValue(&s.QuietEndpoints), "paths without access log", false},
 		{"log-level", []string{"VLLM_LOGGING_LEVEL"}, choiceValue(&s.LogLevel, "debug", "info", "warning", "error"), "least severe level that is logged", false},
 		{"log-format", nil, choiceValue(&s.LogFormat, "text", "json"), "form of log lines", false},
+		{"disable-dashboard", nil, yes(&s.DisableDashboard), "no page at /dashboard, and no JSON behind it", true},
 		{"trace-file", nil, str(&s.TraceFile), "write a Chrome/Perfetto trace of every request's states", false},
 	}
 }

@@ -107,6 +107,9 @@ func (s *Server) finish(a *answer, r *http.Request, path string, known bool, beg
 			writeError(a, internalError(fmt.Errorf("internal error")))
 		}
 	}
+	if s.opt.Pages[path] != nil {
+		return
+	}
 	took := time.Since(begin)
 	if s.recorder != nil {
 		handler := path

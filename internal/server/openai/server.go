@@ -35,6 +35,7 @@ type Options struct {
 	AccessLog           bool
 	QuietEndpoints      []string
 	RootPath            string
+	Pages               map[string]http.Handler // further GET routes (the dashboard's): looked at, so neither counted nor in the access log
 }
 
 // Recorder counts HTTP requests for the http_* families.
@@ -80,13 +81,17 @@ func (s *Server) routes() []route {
 		return map[string]http.HandlerFunc{http.MethodPost: h}
 	}
 	ping := map[string]http.HandlerFunc{http.MethodGet: s.health, http.MethodPost: s.health}
-	return []route{
+	all := []route{
 		{"/health", get(s.health)}, {"/ping", ping}, {"/version", get(s.version)}, {"/load", get(s.serverLoad)},
 		{"/metrics", get(s.metrics.ServeHTTP)},
 		{"/v1/models", get(s.models)},
 		{"/v1/completions", post(s.counted(s.completions))}, {"/v1/chat/completions", post(s.counted(s.chat))},
 		{"/tokenize", post(s.tokenize)}, {"/detokenize", post(s.detokenize)},
 	}
+	for path, page := range s.opt.Pages {
+		all = append(all, route{path, get(page.ServeHTTP)})
+	}
+	return all
 }
 
 // Handler is the whole API with its middleware.
