@@ -1,11 +1,14 @@
 package openai
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -176,10 +179,17 @@ func TestBodiesAreBounded(t *testing.T) {
 func TestTooLargeABodyIsAnsweredToTheClientThatSendsIt(t *testing.T) {
 	server := httptest.NewServer(newTestServer(t, &scripted{}, spelled{}, nil))
 	defer server.Close()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Post(server.URL+"/v1/completions", "application/json", io.LimitReader(endless{}, maxBody+(20<<20)))
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	require.NoError(t, err)
-	defer func() { _ = resp.Body.Close() }()
+	defer func() { _ = conn.Close() }()
+	const size = maxBody + 20<<20
+	_, err = fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
+	require.NoError(t, err)
+	_, err = io.Copy(conn, io.LimitReader(endless{}, size))
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	_ = resp.Body.Close()
 	assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode)
 }
 
