@@ -73,7 +73,11 @@ func (now *moment) gauges(i id, f *family) []sample {
 	var out []sample
 	switch {
 	case f.scope == perModel:
-		return []sample{{now.m.model[i][0], modelGauge(i, now.snaps)}}
+		return []sample{{now.m.model[i][0], now.modelGauge(i)}}
+	case i == omniPeakMemory:
+		for _, st := range now.stages {
+			out = append(out, sample{st.series[i][0], st.series[i][0].value()})
+		}
 	case f.scope == perStage: // requests that wait in the stage's schedulers
 		for _, st := range now.stages {
 			total := 0.0
@@ -117,6 +121,10 @@ func (now *moment) others() []block {
 	if m.tools != nil {
 		out = append(out, block{f: &m.tools.family, series: m.tools.list})
 	}
+	if m.lora != nil {
+		out = append(out, m.lora.collect())
+	}
+	out = append(append(out, m.sleep.collect()...), m.sockets.collect()...)
 	about := block{f: &family{name: "vllm_omni:stage_info", help: "The stages: their names and types, by stage id.", kind: gauge}}
 	for _, st := range now.stages {
 		about.gauges = append(about.gauges, sample{st.about, 1})

@@ -1,5 +1,13 @@
 package metrics
 
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"omni-engine/metrics/record"
+)
+
 // scope says which labels a family carries besides its own: where its series come from.
 type scope uint8
 
@@ -24,7 +32,8 @@ const (
 	always feature = iota
 	speculative
 	kvResidency
-	toolParser
+	kvConsumer
+	nanCheck
 	audioStage
 	diffusionStage
 )
@@ -40,6 +49,8 @@ type family struct {
 	buckets []float64
 	needs   feature
 	omni    bool // vllm_omni:*; stays when vllm:* families are switched off
+	// ownStage is set for the one family that has a label "stage" of its own: the pipeline's stage is "pipeline_stage" there.
+	ownStage bool
 }
 
 // id names a family of the table; its series are found by index, never by label.
@@ -53,8 +64,10 @@ const (
 	running
 	waiting
 	waitingByReason
+	kvFetch
 	sleepState
 	kvUsage
+	corrupted
 	prefixQueries
 	prefixHits
 	externalQueries
@@ -128,6 +141,17 @@ const (
 	omniImageCount
 	omniImagePixels
 	omniImageFirst
+	omniPeakMemory
+	omniTransferKVWait
+	omniAudioFirst
+	omniAudioUnderrun
+	omniAudioContinuous
+	omniSpeechAborted
+	omniSpeechCompleted
+	omniVADSessions
+	omniVADInference
+	omniVADEndpoint
+	omniVADErrors
 	numFamilies
 )
 
@@ -135,7 +159,7 @@ const (
 func reasons() []string { return []string{"stop", "length", "abort", "error", "repetition"} }
 
 // table returns the families. Names, labels and buckets are those of vLLM 0.32 and vLLM-Omni 0.30; the help is ours.
-func table(b bucketSets, specTokens int) [numFamilies]family {
+func table(b bucketSets, specTokens int, connectors []string) [numFamilies]family {
 	c := func(name, help string) family { return family{name: name, help: help} }
 	g := func(name, help string) family { return family{name: name, help: help, kind: gauge} }
 	h := func(name, help string, buckets []float64) family {
@@ -152,8 +176,11 @@ func table(b bucketSets, specTokens int) [numFamilies]family {
 		running:         g("vllm:num_requests_running", "Requests in the running batch."),
 		waiting:         g("vllm:num_requests_waiting", "Requests queued, blocked by capacity or deferred."),
 		waitingByReason: with(g("vllm:num_requests_waiting_by_reason", "Requests queued, by reason; the series sum to num_requests_waiting."), "reason", "capacity", "deferred"),
+		kvFetch: needs(with(g("vllm:num_requests_kv_fetch_by_stage", "Requests that load KV from elsewhere, by how far the load is."), "stage",
+			"waiting_to_start", "in_progress", "completed_waiting"), kvConsumer),
 		sleepState:      with(g("vllm:engine_sleep_state", "Sleep state flags: 1 for the current state."), "sleep_state", "awake", "weights_offloaded", "discard_all"),
 		kvUsage:         g("vllm:kv_cache_usage_perc", "Fraction of KV blocks in use; 1 is all."),
+		corrupted:       needs(c("vllm:corrupted_requests_total", "Finished requests whose logits held NaN."), nanCheck),
 		prefixQueries:   c("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache."),
 		prefixHits:      c("vllm:prefix_cache_hits_total", "Prompt tokens found in the prefix cache."),
 		externalQueries: c("vllm:external_prefix_cache_queries_total", "Tokens asked from a KV connector."),
@@ -193,12 +220,14 @@ func table(b bucketSets, specTokens int) [numFamilies]family {
 		specAccepted:            needs(c("vllm:spec_decode_num_accepted_tokens_total", "Draft tokens accepted."), speculative),
 		specAcceptedPerPos:      needs(with(c("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Draft tokens accepted, by position in the draft."), "position", numbers(specTokens)...), speculative),
 	}
-	omniTable(&t)
+	t[kvFetch].ownStage = true
+	omniTable(&t, connectors)
 	return t
 }
 
-// omniTable adds vLLM-Omni's families and the project's own beside them.
-func omniTable(t *[numFamilies]family) {
+// omniTable adds vLLM-Omni's families and the project's own beside them. All exist from the start, as there; series of audio and
+// diffusion only where a stage is of that kind.
+func omniTable(t *[numFamilies]family, connectors []string) {
 	add := func(at id, k kind, s scope, name, help string, buckets []float64) *family {
 		t[at] = family{name: "vllm_omni:" + name, help: help, kind: k, scope: s, buckets: buckets, omni: true}
 		return &t[at]
@@ -226,6 +255,15 @@ func omniTable(t *[numFamilies]family) {
 	add(omniPreempted, histogram, perReplica, "request_preempted_s", "PREEMPTED to next SCHEDULED, summed over a request.", waits)
 	add(omniUnscheduled, histogram, perReplica, "request_unscheduled_wait_s", "QUEUED to end, of requests that were never scheduled.", waits)
 
+	add(omniPeakMemory, gauge, perStage, "peak_memory_mb", "Most device memory that a stage used, in MB.", nil)
+	f = add(omniTransferKVWait, histogram, perModel, "kv_wait_s", "Wait for a KV transfer between engines, by connector.", long)
+	f.label, f.values = "connector_type", append(slices.Clone(connectors), unknown)
+	omniRealtime(add)
+
+	add(omniAudioFirst, histogram, perReplica, "audio_ttfp_s", "Arrival to the first audio packet.", long).needs = audioStage
+	add(omniAudioUnderrun, histogram, perReplica, "audio_underrun_s", "Longest time that a player of a stream was without audio.", short).needs = audioStage
+	f = add(omniAudioContinuous, counter, perReplica, "audio_continuity_ok_total", "Streams whose longest underrun stayed within the threshold.", nil)
+	f.needs, f.label, f.values = audioStage, "threshold_ms", []string{strconv.Itoa(int(record.AudibleGap / time.Millisecond))}
 	add(omniAudioDuration, histogram, perReplica, "audio_duration_s", "Length of the audio that a request got.", long).needs = audioStage
 	add(omniAudioRTF, histogram, perReplica, "audio_rtf", "Stage time over audio length.", []float64{0.1, 0.25, 0.5, 0.75, 0.9, 1, 1.25, 1.5, 2, 5, 10}).needs = audioStage
 	add(omniAudioFrames, counter, perReplica, "audio_frames_total", "Audio samples produced.", nil).needs = audioStage
@@ -250,7 +288,23 @@ func omniTable(t *[numFamilies]family) {
 		add(d.at, histogram, perReplica, d.name, d.help, d.buckets).needs = diffusionStage
 	}
 	add(omniStageInQueue, histogram, perStage, "stage_in_queue_s", "Diffusion scheduler's enqueue to admission.", short).needs = diffusionStage
-	add(omniInferenceSteps, histogram, perModel, "num_inference_steps", "Denoise steps of a request.", clientDefault()).needs = diffusionStage
-	add(omniImageCount, counter, perModel, "image_count_total", "Images produced.", nil).needs = diffusionStage
-	add(omniImagePixels, histogram, perModel, "image_pixels", "Pixels of a request's images.", clientDefault()).needs = diffusionStage
+	add(omniInferenceSteps, histogram, perModel, "num_inference_steps", "Denoise steps of a request.", clientDefault())
+	add(omniImageCount, counter, perModel, "image_count_total", "Images produced.", nil)
+	add(omniImagePixels, histogram, perModel, "image_pixels", "Pixels of a request's images.", clientDefault())
+}
+
+// unknown is the label value of what is in no list: client text never becomes one (PS-71).
+const unknown = "unknown"
+
+// omniRealtime adds the families of speech streams and realtime sessions.
+func omniRealtime(add func(at id, k kind, s scope, name, help string, buckets []float64) *family) {
+	short := omniShort()
+	f := add(omniSpeechAborted, counter, perModel, "speech_stream_aborted_total", "Speech streams that ended before their last sample.", nil)
+	f.label, f.values = "reason", []string{"cancelled", "closed", "engine_dead", "error"}
+	add(omniSpeechCompleted, counter, perModel, "speech_stream_completed_total", "Speech streams that were produced to their end.", nil)
+	add(omniVADSessions, gauge, perModel, "realtime_vad_active_sessions", "Realtime sessions with voice activity detection.", nil)
+	add(omniVADInference, histogram, perModel, "realtime_vad_inference_latency_s", "Voice activity detection of one appended batch of audio.", short)
+	add(omniVADEndpoint, histogram, perModel, "realtime_vad_endpoint_delay_s", "Silence between the last speech and its commit.", short)
+	f = add(omniVADErrors, counter, perModel, "realtime_vad_errors_total", "Errors and refusals of voice activity detection.", nil)
+	f.label, f.values = "reason", []string{"error", "overflow", unknown}
 }

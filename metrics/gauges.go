@@ -15,6 +15,8 @@ func gaugeValue(i id, v int, s *record.Snapshot) float64 {
 		return float64(s.Waiting())
 	case waitingByReason:
 		return float64([2]int{s.Stats.Waiting, s.Stats.Skipped}[v])
+	case kvFetch:
+		return float64(s.KVFetch[v])
 	case sleepState:
 		return flag(min(max(s.SleepLevel, 0), 2) == v)
 	case kvUsage:
@@ -47,19 +49,27 @@ func whole(i id, v int, snaps []*record.Snapshot) float64 {
 	return total
 }
 
-// modelGauge is a gauge over all stages: what runs in any, what waits in any queue or inbox.
-func modelGauge(i id, snaps []*record.Snapshot) float64 {
-	n := 0
-	for _, s := range snaps {
-		switch {
-		case s == nil:
-		case i == omniRunning:
-			n += s.Stats.Running
-		case i == omniWaiting:
-			n += s.Waiting() + s.Inbox
+// modelGauge is a gauge over all stages: what runs in any, what waits in any queue or inbox. With several stages a request that
+// is in two at once counts once, by what the orchestrator says ([Metrics.SetInFlight]), less what waits in a scheduler.
+func (now *moment) modelGauge(i id) float64 {
+	if i == omniVADSessions {
+		return now.m.model[i][0].value()
+	}
+	running, queued, inbox := 0, 0, 0
+	for _, s := range now.snaps {
+		if s != nil {
+			running, queued, inbox = running+s.Stats.Running, queued+s.Waiting(), inbox+s.Inbox
 		}
 	}
-	return float64(n)
+	if source := now.m.inFlight.Load(); source != nil {
+		total, dispatched := (*source)()
+		queued = min(queued, dispatched)
+		running, inbox = dispatched-queued, max(total-dispatched, 0)
+	}
+	if i == omniRunning {
+		return float64(running)
+	}
+	return float64(queued + inbox)
 }
 
 func flag(on bool) float64 {

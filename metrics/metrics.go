@@ -19,11 +19,13 @@ import (
 
 // StageInfo describes one stage of the pipeline.
 type StageInfo struct {
-	ID       int
-	Name     string // model_stage; empty: stage_<id>
-	Type     record.StageType
-	Audio    bool // its final output is audio
-	Replicas int  // replicas that exist from the start, numbered from 0; 0 means 1
+	ID    int
+	Name  string // model_stage; empty: stage_<id>
+	Type  record.StageType
+	Audio bool // its final output is audio
+	// KVConsumer: it loads KV that another engine computed (kv_transfer_config.is_kv_consumer).
+	KVConsumer bool
+	Replicas   int // replicas that exist from the start, numbered from 0; 0 means 1
 }
 
 // Config says what the families look like. The zero value of each switch is vLLM's default.
@@ -38,6 +40,11 @@ type Config struct {
 	SpeculativeK    int                  // draft tokens a step; 0: no spec_decode families
 	KVCacheMetrics  bool                 // --kv-cache-metrics
 	ToolParser      bool                 // a tool-call parser is configured
+	MaxLoRAs        int                  // --max-loras, the value of a label; 0: no --enable-lora, no vllm:lora_requests_info
+	ComputeNaNs     bool                 // VLLM_COMPUTE_NANS_IN_LOGITS: count the requests that NaN ended
+	SleepEndpoints  bool                 // the endpoints that put the engine to sleep are served
+	Realtime        bool                 // websockets are served
+	Connectors      []string             // connector types between engines, for vllm_omni:kv_wait_s
 	Version, Commit string               // for the build-info family
 }
 
@@ -55,6 +62,10 @@ type Metrics struct {
 
 	http     *HTTP
 	tools    *ToolParser
+	lora     *adapters
+	sleep    *sleepOperations
+	sockets  *webSockets
+	inFlight atomic.Pointer[func() (total, dispatched int)]
 	transfer *transfers
 	process  prometheus.Gatherer
 	build    *series
@@ -90,7 +101,9 @@ func New(cfg Config) (*Metrics, error) {
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	m := &Metrics{cfg: cfg, table: table(buckets, cfg.SpeculativeK), http: newHTTP()}
+	cfg.Stages = slices.Clone(cfg.Stages) // in stage order: so the engine label numbers the replicas, as in vLLM-Omni
+	slices.SortStableFunc(cfg.Stages, func(a, b StageInfo) int { return a.ID - b.ID })
+	m := &Metrics{cfg: cfg, table: table(buckets, cfg.SpeculativeK, cfg.Connectors), http: newHTTP()}
 	for i := range m.table {
 		m.enabled[i] = m.isEnabled(&m.table[i])
 	}
@@ -98,6 +111,11 @@ func New(cfg Config) (*Metrics, error) {
 	if cfg.ToolParser && !cfg.DisableVLLM {
 		m.tools = newToolParser(cfg.ModelName)
 	}
+	if cfg.MaxLoRAs > 0 && !cfg.DisableVLLM {
+		m.lora = newAdapters(cfg.MaxLoRAs)
+	}
+	m.sleep = newSleepOperations(cfg.SleepEndpoints && !cfg.DisableVLLM)
+	m.sockets = newWebSockets(cfg.Realtime && !cfg.DisableVLLM)
 	m.model = m.newSet(perModel, m.modelLabels(), func(*family) bool { return true })
 	whole := m.modelLabels()
 	if cfg.EngineLabel {
@@ -124,16 +142,15 @@ func (m *Metrics) isEnabled(f *family) bool {
 	if m.cfg.DisableVLLM && !f.omni {
 		return false
 	}
-	has := func(ok func(StageInfo) bool) bool { return slices.ContainsFunc(m.cfg.Stages, ok) }
 	switch f.needs {
 	case speculative:
 		return m.cfg.SpeculativeK > 0
 	case kvResidency:
 		return m.cfg.KVCacheMetrics
-	case audioStage:
-		return has(func(s StageInfo) bool { return s.Audio })
-	case diffusionStage:
-		return has(func(s StageInfo) bool { return s.Type == record.Diffusion })
+	case nanCheck:
+		return m.cfg.ComputeNaNs
+	case kvConsumer:
+		return slices.ContainsFunc(m.cfg.Stages, func(s StageInfo) bool { return s.KVConsumer })
 	}
 	return true
 }
@@ -195,6 +212,8 @@ func fits(info StageInfo) func(*family) bool {
 		switch f.needs {
 		case audioStage:
 			return info.Audio
+		case kvConsumer:
+			return info.KVConsumer
 		case diffusionStage:
 			return info.Type == record.Diffusion
 		}

@@ -1,10 +1,16 @@
 package metrics
 
-import "omni-engine/metrics/record"
+import (
+	"omni-engine/engine/request"
+	"omni-engine/metrics/record"
+)
 
 // modality fills the audio, image and diffusion families from a record of such a stage.
 func (k *sink) modality(s *record.Stage) {
-	if k.r.stage.info.Audio {
+	if s.PeakMemoryMB > 0 {
+		k.r.stage.series[omniPeakMemory][0].set(s.PeakMemoryMB)
+	}
+	if k.r.stage.info.Audio && s.Finish != request.FinishAbort && s.Finish != request.FinishError {
 		k.audio(s)
 	}
 	if k.r.stage.info.Type == record.Diffusion {
@@ -12,14 +18,21 @@ func (k *sink) modality(s *record.Stage) {
 	}
 }
 
+// defaultSampleRate stands in where a payload names none, as in vLLM-Omni.
+const defaultSampleRate = 24000
+
 func (k *sink) audio(s *record.Stage) {
-	sec := s.AudioSeconds()
+	rate := s.AudioSampleRate
+	if rate <= 0 {
+		rate = defaultSampleRate
+	}
+	k.one(omniAudioFrames).add(float64(s.AudioFrames))
+	sec := float64(s.AudioFrames) / float64(rate)
 	if sec <= 0 {
 		k.r.series[omniAudioSkipped][0].add(1)
 		return
 	}
 	k.one(omniAudioDuration).hist.Observe(sec)
-	k.one(omniAudioFrames).add(float64(s.AudioFrames))
 	if gen, ok := s.GenTime().Seconds(); ok {
 		k.one(omniAudioRTF).hist.Observe(gen / sec)
 	}

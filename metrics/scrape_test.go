@@ -9,8 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"sort"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -126,72 +124,6 @@ func TestAReplicaThatLeavesAndComesBackResetsNothing(t *testing.T) {
 	require.Error(t, m.AddReplica(9, 0))
 	require.Equal(t, record.Discard{}, m.Sink(9, 0))
 	require.Error(t, m.SetSnapshotSource(9, 0, nil))
-}
-
-// TestOmniFamiliesAreVLLMOmnisPS71 compares names, types, labels and buckets with the curated list of vLLM-Omni 0.30.
-func TestOmniFamiliesAreVLLMOmnisPS71(t *testing.T) {
-	m := newTest(t, func(c *Config) {
-		c.Stages = []StageInfo{{ID: 0}, {ID: 1, Audio: true}, {ID: 2, Type: record.Diffusion}}
-	})
-	m.Edge(0, 0, 1, 0).Sent(100, clock.SpanOf(time.Millisecond))
-	e := parseText(t, scrape(t, m))
-	data, err := os.ReadFile("testdata/metrics_omni.tsv")
-	require.NoError(t, err)
-	var missing []string
-	checked := 0
-	for line := range strings.Lines(string(data)) {
-		cols := strings.Split(strings.TrimRight(line, "\n"), "\t")
-		if !strings.HasPrefix(cols[0], "vllm_omni:") {
-			continue
-		}
-		name, kind, labels, buckets := cols[0], cols[1], cols[3], strings.TrimPrefix(cols[4], "client default: ")
-		if e.types[name] == "" {
-			missing = append(missing, name)
-			continue
-		}
-		require.Equal(t, kind, e.types[name], name)
-		labels = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(labels, "")
-		want := strings.Split(labels, ",")
-		sort.Strings(want)
-		gotLabels, gotBuckets := map[string]bool{}, map[float64]bool{}
-		for s := range e.series {
-			rest, ok := strings.CutPrefix(s, name)
-			if kind == "histogram" {
-				rest, ok = strings.CutPrefix(s, name+"_bucket")
-			}
-			if !ok || rest[0] != '{' {
-				continue
-			}
-			var have []string
-			for _, p := range regexp.MustCompile(`([a-z_]+)="([^"]*)"`).FindAllStringSubmatch(rest, -1) {
-				if p[1] == "le" {
-					f, err := strconv.ParseFloat(p[2], 64)
-					require.NoError(t, err)
-					gotBuckets[f] = true
-				} else {
-					have = append(have, p[1])
-				}
-			}
-			gotLabels[strings.Join(have, ",")] = true
-		}
-		require.Equal(t, map[string]bool{strings.Join(want, ","): true}, gotLabels, name)
-		if kind == "histogram" {
-			wantBuckets := map[float64]bool{math.Inf(1): true}
-			for _, b := range strings.Split(buckets, ",") {
-				f, err := strconv.ParseFloat(b, 64)
-				require.NoError(t, err, name)
-				wantBuckets[f] = true
-			}
-			require.Equal(t, wantBuckets, gotBuckets, name)
-		}
-		checked++
-	}
-	require.Equal(t, 31, checked)
-	// What comes with its feature: speech streaming, realtime sessions, KV connectors, device memory.
-	require.Equal(t, []string{"vllm_omni:peak_memory_mb", "vllm_omni:kv_wait_s", "vllm_omni:audio_ttfp_s", "vllm_omni:audio_underrun_s",
-		"vllm_omni:audio_continuity_ok_total", "vllm_omni:speech_stream_aborted_total", "vllm_omni:speech_stream_completed_total",
-		"vllm_omni:realtime_vad_active_sessions", "vllm_omni:realtime_vad_inference_latency_s", "vllm_omni:realtime_vad_endpoint_delay_s",
-		"vllm_omni:realtime_vad_errors_total"}, missing)
 }
 
 func TestWaitFamiliesHaveTheirBucketsPS31(t *testing.T) {
@@ -319,10 +251,7 @@ func TestPromtoolFindsOnlyWhatVLLMsNamesCause(t *testing.T) {
 	data, err := os.ReadFile("testdata/promtool_expected.txt")
 	require.NoError(t, err)
 	expected := strings.Split(strings.TrimSpace(string(data)), "\n")
-	m := newTest(t, func(c *Config) {
-		c.Stages = []StageInfo{{ID: 0, Audio: true}, {ID: 1, Type: record.Diffusion}}
-		c.SpeculativeK, c.KVCacheMetrics, c.ToolParser = 3, true, true
-	})
+	m := newTest(t, everything)
 	m.Edge(0, 0, 1, 0).Sent(1, clock.Span{})
 	m.HTTP().Observe("/v1/models", "GET", 200, 0, 10, time.Second)
 	cmd := exec.Command(tool, "check", "metrics")

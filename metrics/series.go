@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"math"
+	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -27,7 +28,7 @@ type series struct {
 
 	createdText string // created in seconds, as it is printed
 
-	sum  atomic.Uint64 // counter: the bits of a float64
+	sum  atomic.Uint64 // counter, or a gauge that is set: the bits of a float64
 	hist prometheus.Histogram
 }
 
@@ -62,6 +63,14 @@ func newSeries(f *family, labels []label) *series {
 
 // children returns a family's series under base labels: one for each value of its own label.
 func children(f *family, base []label) []*series {
+	if f.ownStage {
+		base = slices.Clone(base)
+		for i := range base {
+			if base[i].name == "stage" {
+				base[i].name = "pipeline_stage"
+			}
+		}
+	}
 	if f.label == "" {
 		return []*series{newSeries(f, base)}
 	}
@@ -74,9 +83,13 @@ func children(f *family, base []label) []*series {
 
 // add adds to a counter; anything not above 0 adds nothing, since a counter never goes down.
 func (s *series) add(v float64) {
-	if !(v > 0) {
-		return
+	if v > 0 {
+		s.shift(v)
 	}
+}
+
+// shift moves a gauge up or down.
+func (s *series) shift(v float64) {
 	for {
 		old := s.sum.Load()
 		if s.sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {
@@ -84,6 +97,9 @@ func (s *series) add(v float64) {
 		}
 	}
 }
+
+// set replaces a gauge's value.
+func (s *series) set(v float64) { s.sum.Store(math.Float64bits(v)) }
 
 func (s *series) value() float64 { return math.Float64frombits(s.sum.Load()) }
 

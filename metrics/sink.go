@@ -28,11 +28,20 @@ func (k *sink) Step(stats *request.SchedulerStats, it *record.Iteration) {
 	if stats != nil {
 		k.one(prefixQueries).add(float64(stats.PrefixQueries))
 		k.one(prefixHits).add(float64(stats.PrefixHits))
-		k.r.series[cachedBySource][0].add(float64(stats.PrefixHits))
+		k.one(externalQueries).add(float64(stats.ExternalQueries))
+		k.one(externalHits).add(float64(stats.ExternalHits))
+		tiers := k.r.series[cachedBySource]
+		tiers[0].add(float64(stats.PrefixHits))
+		for i, n := range stats.ExternalHitsByTier {
+			tiers[1+i].add(float64(n))
+		}
 		k.speculation(stats)
 	}
 	if it == nil {
 		return
+	}
+	if k.m.lora != nil && it.Adapters != nil {
+		k.m.lora.observe(k.r, it.Adapters)
 	}
 	k.one(preemptions).add(float64(it.Preemptions))
 	k.one(promptTokens).add(float64(it.PromptTokens))
@@ -102,6 +111,9 @@ func (k *sink) request(s *record.Stage) {
 	k.one(decodeTime).observeTraced(s.DecodeTime(), s.TraceID)
 	k.one(inferenceTime).observeTraced(s.InferenceTime(), s.TraceID)
 	k.one(timePerOutputToken).observe(s.MeanTimePerOutputToken())
+	if s.Corrupted && k.m.enabled[corrupted] {
+		k.one(corrupted).add(1)
+	}
 	if n, ok := s.Preemptions(); ok {
 		k.one(numPreemptions).hist.Observe(float64(n))
 	}

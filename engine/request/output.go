@@ -84,6 +84,8 @@ type Output struct {
 	// Terminal is true for a record that the engine makes itself; it sets no output timestamps (PS-04).
 	Terminal bool
 	Err      string // why Finish is FinishError
+	// Corrupted is true when the logits held NaN.
+	Corrupted bool
 
 	Events  []Event       // lifecycle events since the last output, applied before its own timestamps (PS-02)
 	Changes []StateChange // ledger changes since the last output
@@ -144,4 +146,14 @@ type SchedulerStats struct {
 	AcceptedPerPos            []int
 	DraftedPerPos             []int
 	PrefixReset               bool
+
+	ExternalQueries, ExternalHits int    // tokens asked from KV connectors, and supplied
+	ExternalHitsByTier            [4]int // by host, p2p, disk, unspecified
+	Evicted                       []KVEviction
+}
+
+// KVEviction is the residency of a sampled KV block that lost its content (--kv-cache-metrics).
+type KVEviction struct {
+	Lifetime, Idle clock.Span   // allocation → eviction; last use → eviction
+	ReuseGaps      []clock.Span // between its last uses
 }

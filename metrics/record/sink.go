@@ -53,6 +53,8 @@ type Iteration struct {
 	Preemptions      int
 	TTFT             []FirstToken
 	ITL              []clock.Span // one a request and step (http.md 8)
+
+	Adapters *AdapterStates // the core's running account of LoRA adapters; nil without any
 }
 
 // FirstToken is one request's time to first token, with its trace for the exemplar.
@@ -62,7 +64,9 @@ type FirstToken struct {
 }
 
 // Reset empties it and keeps its memory.
-func (it *Iteration) Reset() { *it = Iteration{TTFT: it.TTFT[:0], ITL: it.ITL[:0]} }
+func (it *Iteration) Reset() {
+	*it = Iteration{TTFT: it.TTFT[:0], ITL: it.ITL[:0], Adapters: it.Adapters}
+}
 
 func (it *Iteration) addPrompt(total, local, external int) {
 	it.PromptTokens += total

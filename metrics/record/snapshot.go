@@ -18,6 +18,9 @@ type Snapshot struct {
 	Inbox    int    // requests that wait to be added
 	HeldKV   int    // blocks of ended requests under an unacknowledged extraction or an in-flight step (PS-73)
 
+	// KVFetch are the requests that load KV from elsewhere: not started, in progress, loaded and waiting to be scheduled.
+	KVFetch [3]int
+
 	SleepLevel int // 0 awake, 1 weights offloaded, 2 all discarded
 	Paused     bool
 	Totals     Totals

@@ -78,6 +78,8 @@ type Stage struct {
 	MaxTokens    int // effective max_tokens, 0 for none
 	Finish       request.FinishReason
 	StopReason   string
+	Adapter      string // LoRA adapter's name, empty for none
+	Corrupted    bool   // its logits held NaN
 
 	Times
 	Ledger Ledger
@@ -96,12 +98,16 @@ type Stage struct {
 	Postprocess     clock.Span
 	FirstImage      clock.Span // stage submit to the first image
 	DenoiseStep     clock.Span
+	PeakMemoryMB    float64 // most device memory that the stage used; 0: not measured
 	Pipeline        PipelineTimings
 	Diffusion       []NamedFloat // vLLM-Omni's diffusion_metrics, in order, seconds
 
-	segment    segmentState
-	off        bool // recording is off now (PS-15)
-	ended      bool
+	segment      segmentState
+	off          bool // recording is off now (PS-15)
+	ended        bool
+	adapterAt    adapterState
+	adapterKnown bool
+
 	promptSeen bool // the prompt's tokens were counted in an Iteration
 }
 
@@ -158,6 +164,7 @@ func (s *Stage) ApplyOutput(at clock.Time, wall clock.Wall, o *request.Output, i
 	} else if o.NumCached > 0 {
 		s.CachedTokens = o.NumCached
 	}
+	s.Corrupted = s.Corrupted || o.Corrupted
 	if s.off {
 		s.NumGenerationTokens += len(o.NewTokens)
 		if !o.Terminal {
@@ -183,15 +190,18 @@ func (s *Stage) applyEvents(events []request.Event, it *Iteration) {
 		case request.Queued:
 			s.QueuedTS = e.At
 			s.segment.waits.restart()
+			s.adapterEnters(adapterWaiting, it)
 		case request.Scheduled:
 			// After a gap the first SCHEDULED may have been missed: this one could be a resume.
 			if !s.ScheduledTS.IsSet() && !s.segment.gap {
 				s.ScheduledTS = e.At
 			}
 			s.segment.waits.resumed(e.At)
+			s.adapterEnters(adapterRunning, it)
 		case request.Preempted:
 			s.NumPreemptions++
 			s.segment.waits.preempted(e.At)
+			s.adapterEnters(adapterWaiting, it)
 			if it != nil {
 				it.Preemptions++
 			}
@@ -272,6 +282,7 @@ func (s *Stage) End(at clock.Time, wall clock.Wall, reason request.FinishReason,
 	s.ended = true
 	s.Finish, s.EndTS, s.FinishedAt = reason, at, wall
 	s.Ledger.End(at)
+	s.adapterEnters(adapterEnded, it)
 	if it != nil && !s.off && !s.promptSeen {
 		s.countPrompt(nil, it)
 	}
