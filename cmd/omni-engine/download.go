@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,7 @@ func downloadCommand() *cobra.Command {
 		Short: "Fetch a model of the hub (org/name[@revision][:file.gguf]) and print its path",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := hub.Resolve(cmd.Context(), args[0], hub.Options{CacheDir: dir, Progress: progress(cmd.ErrOrStderr())})
+			path, err := hub.Resolve(cmd.Context(), args[0], hub.Options{CacheDir: dir, Progress: progress(cmd.ErrOrStderr()), Retrying: retrying(cmd.ErrOrStderr())})
 			if err != nil {
 				return err
 			}
@@ -27,6 +28,13 @@ func downloadCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "download-dir", "", "hub cache directory (default: huggingface_hub's)")
 	return cmd
+}
+
+// retrying says why nothing moves.
+func retrying(w io.Writer) func(error, time.Duration) {
+	return func(err error, wait time.Duration) {
+		_, _ = fmt.Fprintf(w, "%v; trying again in %s\n", err, wait.Round(time.Second/10))
+	}
 }
 
 // progress shows downloads: one moving line on a terminal, a line a file elsewhere.

@@ -87,7 +87,7 @@ func locate(ctx context.Context, cfg *config.Serve, progress func(hub.Progress))
 	if cfg.Revision != "" {
 		name += "@" + cfg.Revision
 	}
-	path, err := hub.Resolve(ctx, name, hub.Options{CacheDir: cfg.DownloadDir, Progress: progress})
+	path, err := hub.Resolve(ctx, name, hub.Options{CacheDir: cfg.DownloadDir, Progress: progress, Retrying: retrying(os.Stderr)})
 	if err != nil {
 		return "", fmt.Errorf("model %s: %w", name, err)
 	}

@@ -24,6 +24,7 @@ type client struct {
 	token    string
 	retries  int
 	delay    time.Duration
+	retrying func(error, time.Duration)
 }
 
 func newClient(o Options) (*client, error) {
@@ -33,7 +34,7 @@ func newClient(o Options) (*client, error) {
 	}
 	byHand := *o.Client
 	byHand.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &client{http: &byHand, endpoint: u, token: o.Token, retries: o.Retries, delay: o.RetryDelay}, nil
+	return &client{http: &byHand, endpoint: u, token: o.Token, retries: o.Retries, delay: o.RetryDelay, retrying: o.Retrying}, nil
 }
 
 // listing is a revision's commit and its files; Size and SHA256 are known of large files only, and not from every server.
@@ -241,6 +242,9 @@ func (c *client) retry(ctx context.Context, try func() (progressed bool, err err
 		wait := c.delay << min(failures-1, 6)
 		if seconds, err := strconv.Atoi(passing.after); err == nil && seconds >= 0 && seconds <= 300 {
 			wait = time.Duration(seconds) * time.Second
+		}
+		if c.retrying != nil {
+			c.retrying(err, wait)
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -18,13 +18,14 @@ type Options struct {
 	Token    string // HF_TOKEN, HUGGING_FACE_HUB_TOKEN, the file HF_TOKEN_PATH or HF_HOME/token; none
 	Offline  bool   // HF_HUB_OFFLINE, TRANSFORMERS_OFFLINE; only the cache is read
 
-	Refresh    bool           // ask the hub what the revision is now, even when the cache has a complete model for it
-	Progress   func(Progress) // called one at a time, at most ten times a second for each file and at its end; may be nil
-	Parallel   int            // files at a time; 4
-	Retries    int            // attempts in a row that bring no byte before giving up; 5
-	RetryDelay time.Duration  // before the first retry, doubled each time; 1 s
-	Stall      time.Duration  // silence after which a transfer is broken off and taken up again; 30 s
-	Client     *http.Client   // its redirect policy is not used; proxies come from the environment
+	Refresh    bool                       // ask the hub what the revision is now, even when the cache has a complete model for it
+	Progress   func(Progress)             // called one at a time, at most ten times a second for each file and at its end; may be nil
+	Retrying   func(error, time.Duration) // called before each wait for another attempt, from several goroutines; may be nil
+	Parallel   int                        // files at a time; 4
+	Retries    int                        // attempts in a row that bring no byte before giving up; 5
+	RetryDelay time.Duration              // before the first retry, doubled each time; 1 s
+	Stall      time.Duration              // silence after which a transfer is broken off and taken up again; 30 s
+	Client     *http.Client               // its redirect policy is not used; proxies come from the environment
 }
 
 // Progress is the state of one file.

@@ -246,9 +246,16 @@ func TestUnreachableHubIsToldWithItsHost(t *testing.T) {
 	f := newFake(t)
 	o := f.options()
 	o.Retries = 1
+	waits := 0
+	o.Retrying = func(err error, wait time.Duration) {
+		waits++
+		assert.ErrorIs(t, err, ErrUnreachable)
+		assert.Equal(t, o.RetryDelay, wait)
+	}
 	f.hub.Close()
 	_, err := Resolve(t.Context(), "org/name", o)
 	require.ErrorIs(t, err, ErrUnreachable)
+	assert.Equal(t, 1, waits, "a wait is told before it begins")
 	assert.ErrorContains(t, err, strings.TrimPrefix(f.hub.URL, "http://"))
 }
 
