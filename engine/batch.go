@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"strings"
+
 	"omni-engine/engine/request"
 	"omni-engine/engine/sampling"
 	"omni-engine/kernels"
@@ -158,7 +160,8 @@ func (r *DeviceRunner) read(f *flight, res *kernels.Result) {
 		r.readSample(f, &f.result.Rows[o.row], s, res, l)
 	}
 	for _, fault := range res.Faults {
-		f.result.Rows[f.owners[fault.LogitRow].row].Fault = fault.Reason
+		row := &f.result.Rows[f.owners[fault.LogitRow].row]
+		row.Fault, row.Corrupted = fault.Reason, strings.HasPrefix(fault.Reason, "NaN") // the other reason is that no token is legal
 	}
 }
 

@@ -2,7 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
+	"omni-engine/engine/request"
 	"omni-engine/scheduler"
 )
 
@@ -34,4 +37,66 @@ func (c *EngineCore) ResetPrefixCache(ctx context.Context, preemptRunning bool) 
 		err = failed
 	}
 	return ok, err
+}
+
+// Park takes a running or waiting request out of scheduling until [EngineCore.Deliver]: its next chunk, or its input, is not there
+// yet. The clock of InputWaitTimeout starts anew. A request that has ended is an error.
+func (c *EngineCore) Park(ctx context.Context, id request.ID, w request.Wait) error {
+	var failed error
+	err := c.do(ctx, func() {
+		now := c.clock.Now()
+		if failed = c.sched.Park(now, id, w); failed == nil {
+			c.await(now, id, w)
+		}
+	})
+	return errors.Join(err, failed)
+}
+
+// Sleeper is a runner whose device can give its memory up: level 1 keeps the weights on the host, level 2 discards them.
+type Sleeper interface {
+	Sleep(level int) error
+	Wake() error
+}
+
+// Sleep preempts what runs, empties the KV cache and puts the device to sleep; requests wait until [EngineCore.Wake]. It is refused
+// when the runner's device cannot sleep, or when parked requests hold blocks.
+func (c *EngineCore) Sleep(ctx context.Context, level int) error {
+	if level != 1 && level != 2 {
+		return fmt.Errorf("engine core %s: sleep level must be 1 or 2, got %d", c.cfg.Name, level)
+	}
+	device, ok := c.runner.(Sleeper)
+	if !ok {
+		return fmt.Errorf("engine core %s: sleep: its device has no sleep mode", c.cfg.Name)
+	}
+	var failed error
+	err := c.do(ctx, func() {
+		for len(c.flights) > 0 { // the device must be done with the blocks
+			c.finish(c.popFlight())
+		}
+		now := c.clock.Now()
+		if failed = c.sched.Sleep(now); failed == nil {
+			failed = device.Sleep(level)
+		}
+		if failed != nil {
+			c.sched.Wake(now)
+			return
+		}
+		c.sleep = level
+	})
+	return errors.Join(err, failed)
+}
+
+// Wake ends a Sleep; requests go on from where they were.
+func (c *EngineCore) Wake(ctx context.Context) error {
+	var failed error
+	err := c.do(ctx, func() {
+		if c.sleep == 0 {
+			return
+		}
+		if failed = c.runner.(Sleeper).Wake(); failed == nil {
+			c.sched.Wake(c.clock.Now())
+			c.sleep = 0
+		}
+	})
+	return errors.Join(err, failed)
 }

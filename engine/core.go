@@ -76,6 +76,8 @@ type EngineCore struct {
 	waits    map[request.ID]clock.Time // deadlines of parked inputs (PS-36)
 	drained  []chan struct{}
 	totals   record.Totals
+	recent   record.CacheWindow
+	sleep    int // level; 0: awake
 	steps    uint64
 	progress uint64
 	failures int   // steps that failed in a row

@@ -162,8 +162,9 @@ func (c *EngineCore) publish() {
 	st.Skipped = max(0, st.Skipped-st.Parked[request.WaitSession]) // a paused session is parked, not waiting (PS-37)
 	s := &record.Snapshot{
 		Stats: st, At: c.clock.Now(), Wall: clock.WallNow(), Progress: c.progress, Step: c.steps,
-		InCore: c.sched.NumRequests(), Paused: c.paused, Totals: c.totals, Cache: c.cfg.Cache,
+		InCore: c.sched.NumRequests(), Paused: c.paused, SleepLevel: c.sleep, Totals: c.totals, RecentPrefix: c.recent.Sum(), Cache: c.cfg.Cache,
 	}
+	s.KVFetch[record.KVFetchInProgress] = st.Parked[request.WaitKV] // a load starts when its request is parked
 	c.snapshot.Store(s)
 }
 

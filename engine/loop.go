@@ -226,4 +226,18 @@ func (c *EngineCore) account(so *request.StepOutputs) {
 	t.DraftTokens += uint64(s.DraftTokens)
 	t.AcceptedTokens += uint64(s.Accepted)
 	t.Drafts += uint64(s.NumDrafts)
+	if s.NumDrafts > 0 {
+		t.AcceptedPerPos = plus(t.AcceptedPerPos, s.AcceptedPerPos)
+	}
+	c.recent.Observe(s.PrefixRequests, s.PrefixQueries, s.PrefixHits, s.PrefixReset)
+}
+
+// plus returns the sums by position in new memory: the old is published.
+func plus(sum []uint64, n []int) []uint64 {
+	out := make([]uint64, max(len(sum), len(n)))
+	copy(out, sum)
+	for i := range n {
+		out[i] += uint64(n[i])
+	}
+	return out
 }

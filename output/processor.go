@@ -21,7 +21,9 @@ type Config struct {
 	// Abort asks the core to end requests whose stop string was found; called without the processor's lock.
 	Abort func(ids ...request.ID)
 	// StreamInterval is how many tokens gather before a reader is woken; the first and the last come at once. 0 means 1.
-	StreamInterval  int
+	StreamInterval int
+	// AdapterName names a request's LoRA adapter; nil: no adapters are served.
+	AdapterName     func(id int) string
 	FinalOutputType string // "text" for a stage whose output the user sees
 	Now             func() clock.Wall
 	// CoreNow reads the core's clock, for the time that a request lies in its inbox; nil leaves that absent.
@@ -73,7 +75,11 @@ func New(cfg Config) *Processor {
 	if cfg.Now == nil {
 		cfg.Now = clock.WallNow
 	}
-	return &Processor{cfg: cfg, states: make(map[request.ID]*state)}
+	p := &Processor{cfg: cfg, states: make(map[request.ID]*state)}
+	if cfg.AdapterName != nil {
+		p.it.Adapters = record.NewAdapterStates()
+	}
+	return p
 }
 
 // ErrDuplicate refuses a request whose id lives already.
@@ -116,6 +122,9 @@ func (p *Processor) begin(r *request.Request) *record.Stage {
 	rec := record.Begin(id, r.Arrival)
 	rec.PromptTokens, rec.MaxTokens = len(r.Prompt), r.Sampling.MaxTokens
 	rec.FinalOutputType = p.cfg.FinalOutputType
+	if r.Adapter != 0 && p.cfg.AdapterName != nil {
+		rec.Adapter = p.cfg.AdapterName(r.Adapter)
+	}
 	if p.cfg.NoRecord || r.NoRecord {
 		rec.SetRecording(false)
 	} else if p.cfg.CoreNow != nil {
@@ -191,6 +200,12 @@ func (p *Processor) iteration() *record.Iteration {
 func (p *Processor) deliver(stats *request.SchedulerStats, it *record.Iteration) {
 	if stats != nil || it != nil {
 		p.cfg.Sink.Step(stats, it)
+	}
+	if stats != nil {
+		for i := range stats.Evicted {
+			e := &stats.Evicted[i]
+			p.cfg.Sink.KVBlockEvicted(e.Lifetime, e.Idle, e.ReuseGaps)
+		}
 	}
 	for i := range p.deliveries {
 		if d := &p.deliveries[i]; d.u.Record != nil {

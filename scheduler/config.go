@@ -78,6 +78,9 @@ type Config struct {
 	NonPreemptible bool
 	NoRecord       bool // no events, no ledger (PS-15)
 
+	// KVResidencySample is the share of KV blocks whose lives are followed (--kv-cache-metrics-sample); 0: none.
+	KVResidencySample float64
+
 	KVEvents bool     // collect KV events, see [Scheduler.TakeKVEvents]
 	HashAlgo HashAlgo // of the block hashes in KV events; empty: sha256
 	HashSeed string   // PYTHONHASHSEED: seeds the first parent hash; empty: vLLM's default text
@@ -171,6 +174,9 @@ func (c Config) Validate() error {
 	}
 	if !(c.Watermark >= 0 && c.Watermark < 1) {
 		bad("watermark must be in [0, 1), got %v", c.Watermark)
+	}
+	if !(c.KVResidencySample >= 0 && c.KVResidencySample <= 1) {
+		bad("kv_cache_metrics_sample must be in (0, 1], or 0 for none, got %v", c.KVResidencySample)
 	}
 	if c.DraftSlots >= c.MaxNumBatchedTokens && c.MaxNumBatchedTokens > 0 {
 		bad("max_num_batched_tokens (%d) leaves no room beside %d draft slots", c.MaxNumBatchedTokens, c.DraftSlots)

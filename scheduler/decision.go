@@ -72,6 +72,7 @@ type RowResult struct {
 	Logprobs       []request.TokenLogprobs
 	PromptLogprobs []request.TokenLogprobs
 	Fault          string           // not empty: this request ends with FinishError (NaN in logits, no legal token)
+	Corrupted      bool             // the fault is NaN in the logits
 	Payload        *request.Payload // kept outputs for a downstream stage
 }
 

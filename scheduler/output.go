@@ -114,5 +114,8 @@ func (s *Scheduler) takeStats(o *outputs) {
 		clear(s.acceptedPos)
 		clear(s.draftedPos)
 	}
+	if s.pool.residency != nil {
+		st.Evicted = s.pool.residency.drain()
+	}
 	s.counters = request.SchedulerStats{}
 }

@@ -28,6 +28,8 @@ type pool struct {
 	pending []int32       // cached, not in the table yet
 	warmed  uint32        // keeps the reads of settle
 	evicted func(b int32) // a block loses its hash: for KV events
+
+	residency *residency // nil: no block's life is followed
 }
 
 func newPool(n int, caching bool) *pool {
@@ -78,9 +80,20 @@ func (p *pool) take(dst []int32, n int) []int32 {
 		if p.blocks[b].hashed != 0 {
 			p.evict(b)
 		}
+		if p.residency != nil {
+			p.reuse(b)
+		}
 		dst = append(dst, b)
 	}
 	return dst
+}
+
+// reuse follows a block that gets new content. Without a prefix cache there is nothing to evict, as in vLLM.
+func (p *pool) reuse(b int32) {
+	if p.caching {
+		p.residency.evicted(b)
+	}
+	p.residency.allocated(b)
 }
 
 // touch adds a reference to a cached block.
@@ -92,6 +105,9 @@ func (p *pool) touch(b int32) {
 		p.unlink(b)
 	}
 	p.blocks[b].ref++
+	if p.residency != nil {
+		p.residency.used(b)
+	}
 }
 
 // releaser gives blocks back in one batch. Blocks without a hash go to the front of the free queue in the order in which they
@@ -259,6 +275,9 @@ func (p *pool) evict(b int32) {
 func (p *pool) reset() bool {
 	if p.free != len(p.blocks)-1 {
 		return false
+	}
+	if p.residency != nil {
+		p.residency.reset()
 	}
 	clear(p.buckets[:p.low+p.split])
 	p.pending = p.pending[:0]

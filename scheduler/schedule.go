@@ -26,6 +26,9 @@ func (s *Scheduler) Schedule(now clock.Time) *Decision { return s.ScheduleThrott
 // the last admitting step left requests waiting.
 func (s *Scheduler) ScheduleThrottled(now clock.Time, throttle bool) *Decision {
 	s.step++
+	if s.pool.residency != nil {
+		s.pool.residency.now = now
+	}
 	d := s.newDecision(now)
 	b := budget{tokens: s.cfg.MaxNumScheduledTokens, input: s.cfg.MaxNumBatchedTokens}
 	if s.pause == PausedAll {

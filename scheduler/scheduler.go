@@ -95,6 +95,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s.waiting.priority = cfg.Policy == Priority
 	s.holding.priority = s.waiting.priority
+	s.pool.residency = newResidency(cfg.KVResidencySample)
 	s.setGroups()
 	if cfg.KVEvents {
 		s.hasher, _ = newHasher(cfg.HashAlgo, cfg.HashSeed) // checked by Validate

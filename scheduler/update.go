@@ -168,7 +168,7 @@ func (s *Scheduler) output(now clock.Time, o *outputs, q *seq, tokens []int32, r
 // fail ends a request alone with an error.
 func (s *Scheduler) fail(now clock.Time, o *outputs, q *seq, res *RowResult) {
 	out := s.emit(o, q, nil, res)
-	out.Finish, out.Err = request.FinishError, res.Fault
+	out.Finish, out.Err, out.Corrupted = request.FinishError, res.Fault, res.Corrupted
 	s.leave(q)
 	s.end(now, q)
 	s.attach(o, out, q)

@@ -40,6 +40,7 @@ func (q *outputQueue) Step(so *request.StepOutputs) {
 	p.copy(so.At, so.Outputs)
 	p.so.Stats, p.so.Scheduled = so.Stats, so.Scheduled
 	p.so.Stats.AcceptedPerPos = slices.Clone(so.Stats.AcceptedPerPos)
+	// so.Stats.Evicted is made fresh each time and passes on
 	p.so.Stats.DraftedPerPos = slices.Clone(so.Stats.DraftedPerPos)
 	q.put(p)
 }

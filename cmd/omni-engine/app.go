@@ -98,7 +98,7 @@ func (a *app) start(ctx context.Context, cfg *config.Serve, log *slog.Logger) er
 	if len(names) == 0 {
 		names = []string{servedName(cfg, src)}
 	}
-	if err := a.startMetrics(cfg, names[0], maxLen); err != nil {
+	if err := a.startMetrics(cfg, names[0], maxLen, schedulerConfig(cfg, m, asm).NumSpecTokens); err != nil {
 		return err
 	}
 	a.startDashboard(cfg, names)
@@ -180,7 +180,7 @@ func servedName(cfg *config.Serve, s *source) string {
 	return config.DefaultModel
 }
 
-func (a *app) startMetrics(cfg *config.Serve, model string, maxLen int) error {
+func (a *app) startMetrics(cfg *config.Serve, model string, maxLen, specTokens int) error {
 	var buckets map[string][]float64
 	if cfg.CustomBuckets != "" {
 		if err := json.Unmarshal([]byte(cfg.CustomBuckets), &buckets); err != nil {
@@ -189,7 +189,7 @@ func (a *app) startMetrics(cfg *config.Serve, model string, maxLen int) error {
 	}
 	b := build.Read()
 	m, err := metrics.New(metrics.Config{ModelName: model, Stages: []metrics.StageInfo{{ID: 0, Type: record.LLMAutoregressive}}, MaxModelLen: maxLen,
-		EngineLabel: cfg.MetricsEngineLabel, DisableVLLM: cfg.DisableLogStats, CustomBuckets: buckets, Version: b.Version, Commit: b.Commit})
+		EngineLabel: cfg.MetricsEngineLabel, KVCacheMetrics: cfg.KVCacheMetrics, SpeculativeK: specTokens, ComputeNaNs: cfg.ComputeNaNs, DisableVLLM: cfg.DisableLogStats, CustomBuckets: buckets, Version: b.Version, Commit: b.Commit})
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
@@ -206,6 +206,9 @@ func schedulerConfig(cfg *config.Serve, m *models.Model, asm *engine.Assembly) s
 	c.Policy, c.ReserveFullISL, c.Watermark = scheduler.Policy(cfg.Policy), cfg.ReserveFullISL, cfg.Watermark
 	c.EnablePrefixCaching, c.NoRecord = cfg.PrefixCaching, !cfg.Recording()
 	c.HashAlgo = scheduler.HashAlgo(cfg.PrefixHash)
+	if cfg.KVCacheMetrics && cfg.Recording() {
+		c.KVResidencySample = cfg.KVCacheMetricsSample
+	}
 	return asm.Scheduler(c, m.Module)
 }
 

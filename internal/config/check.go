@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 )
 
 // check returns everything that is wrong with a configuration.
@@ -58,6 +59,12 @@ func check(s *Serve) (errs []error) {
 	if s.InputWaitTimeout < 0 || math.IsInf(s.InputWaitTimeout, 0) {
 		bad("--input-wait-timeout must be a finite number of seconds, 0 for never, got %v", s.InputWaitTimeout)
 	}
+	if !(s.KVCacheMetricsSample > 0 && s.KVCacheMetricsSample <= 1) {
+		bad("--kv-cache-metrics-sample must be in (0, 1], got %v", s.KVCacheMetricsSample)
+	}
+	if v := s.ShowHiddenMetrics; v != "" && !isVersion(v) {
+		bad("--show-hidden-metrics-for-version must be a version such as 0.31, got %q", v)
+	}
 	if s.LogStats && (s.NoLogStats || s.DisableLogStats) {
 		bad("--log-stats asks for per-request logs, --no-log-stats and --disable-log-stats turn recording off: give one of them")
 	}
@@ -81,4 +88,9 @@ func check(s *Serve) (errs []error) {
 		}
 	}
 	return errs
+}
+
+// isVersion reports whether text is a public version as Python's packaging reads it, such as 0.31, 0.31.0rc1 or 0.31.0.post1.
+func isVersion(text string) bool {
+	return regexp.MustCompile(`^(?i)v?(\d+!)?\d+(\.\d+)*([-_.]?(a|alpha|b|beta|c|rc|pre|preview)[-_.]?\d*)?((-\d+)|([-_.]?(post|rev|r)[-_.]?\d*))?([-_.]?dev[-_.]?\d*)?(\+[a-z0-9]+([-_.][a-z0-9]+)*)?$`).MatchString(text)
 }

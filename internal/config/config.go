@@ -79,20 +79,24 @@ type Serve struct {
 	ReserveFullISL       bool
 	InputWaitTimeout     float64 // seconds; 0: never
 
-	LogStats           bool
-	NoLogStats         bool
-	DisableLogStats    bool
-	MetricsEngineLabel bool
-	CustomBuckets      string
-	LogRequests        bool
-	LogOutputs         bool
-	MaxLogLen          int // -1: no limit
-	DisableAccessLog   bool
-	QuietEndpoints     []string
-	LogLevel           string
-	LogFormat          string
-	TraceFile          string
-	DisableDashboard   bool
+	LogStats             bool
+	NoLogStats           bool
+	DisableLogStats      bool
+	MetricsEngineLabel   bool
+	KVCacheMetrics       bool
+	KVCacheMetricsSample float64 // share of blocks, in (0, 1]
+	ShowHiddenMetrics    string  // a version
+	ComputeNaNs          bool
+	CustomBuckets        string
+	LogRequests          bool
+	LogOutputs           bool
+	MaxLogLen            int // -1: no limit
+	DisableAccessLog     bool
+	QuietEndpoints       []string
+	LogLevel             string
+	LogFormat            string
+	TraceFile            string
+	DisableDashboard     bool
 }
 
 // CPU defaults, with their reasons:
@@ -123,7 +127,7 @@ func Default() Serve {
 		Device: "auto", DType: "auto", BlockSize: DefaultBlockSize, KVCacheDType: "auto",
 		PrefixCaching: true, PrefixHash: "sha256", MaxNumBatchedTokens: DefaultMaxNumBatchedTokens,
 		MaxNumSeqs: DefaultMaxNumSeqs, Policy: "fcfs", ChunkedPrefill: true, ReserveFullISL: true, InputWaitTimeout: 600,
-		MaxLogLen: -1, LogLevel: "info", LogFormat: "text", AsyncScheduling: "auto", Utilization: DefaultUtilization,
+		KVCacheMetricsSample: 0.01, MaxLogLen: -1, LogLevel: "info", LogFormat: "text", AsyncScheduling: "auto", Utilization: DefaultUtilization,
 	}
 }
 

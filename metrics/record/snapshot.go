@@ -19,13 +19,23 @@ type Snapshot struct {
 	HeldKV   int    // blocks of ended requests under an unacknowledged extraction or an in-flight step (PS-73)
 
 	// KVFetch are the requests that load KV from elsewhere: not started, in progress, loaded and waiting to be scheduled.
-	KVFetch [3]int
+	KVFetch [NumKVFetch]int
 
 	SleepLevel int // 0 awake, 1 weights offloaded, 2 all discarded
 	Paused     bool
 	Totals     Totals
-	Cache      *CacheConfig // never changes; nil for a core without a paged KV cache
+	// RecentPrefix are the prefix cache's lookups of the last 1,000 requests.
+	RecentPrefix CacheLookups
+	Cache        *CacheConfig // never changes; nil for a core without a paged KV cache
 }
+
+// The indices of Snapshot.KVFetch.
+const (
+	KVFetchWaitingToStart = iota
+	KVFetchInProgress
+	KVFetchCompleted
+	NumKVFetch
+)
 
 // Totals are the core's running sums, for rates over any two snapshots.
 type Totals struct {

@@ -120,6 +120,7 @@ func TestThroughputLineIsVLLMs(t *testing.T) {
 	s := at(10)
 	s.Stats.Running, s.Stats.Usage = 1, 0.003
 	s.Totals = record.Totals{PromptTokens: 4, GenerationTokens: 2}
+	s.RecentPrefix = record.CacheLookups{Requests: 1, Queries: 4}
 	text, level, ok := th.Next(s)
 	require.True(t, ok)
 	require.Equal(t, slog.LevelInfo, level)
@@ -127,9 +128,17 @@ func TestThroughputLineIsVLLMs(t *testing.T) {
 	for i, want := range []slog.Level{slog.LevelInfo, slog.LevelDebug} { // the first idle line, then its repetition
 		idle := at(20 + 10*float64(i))
 		idle.Totals = s.Totals
-		_, level, _ = th.Next(idle)
+		text, level, _ = th.Next(idle)
 		require.Equal(t, want, level)
+		require.NotContains(t, text, "Prefix cache", "nothing was looked up yet")
 	}
+	s = at(40)
+	s.Stats.Skipped, s.KVFetch, s.Totals.Preemptions = 2, [3]int{1, 2, 3}, 5
+	s.Totals.PromptTokens, s.Totals.GenerationTokens = 4, 2
+	s.RecentPrefix = record.CacheLookups{Requests: 2, Queries: 8, Hits: 2}
+	text, _, _ = th.Next(s)
+	require.Equal(t, "Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Waiting: 2 reqs, Deferred: 2 reqs, "+
+		"KV fetch: 1 waiting to start, 2 in progress, 3 completed waiting, Preemptions: 5, CPU KV cache usage: 0.0%, Prefix cache hit rate: 25.0%", text)
 }
 
 func TestSpeculationLineIsVLLMs(t *testing.T) {

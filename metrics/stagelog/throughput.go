@@ -13,11 +13,11 @@ type Throughput struct {
 	Engine int    // the number in "Engine 000"
 	Device string // CPU or GPU
 	last   *record.Snapshot
-	idle   bool
+	moved  bool // tokens moved in the interval before
 }
 
-// Next returns the line for the time since the last call, and whether it is worth INFO: vLLM repeats an idle line at DEBUG
-// only. The first call only remembers, and ok is false.
+// Next returns the line for the time since the last call, and whether it is worth INFO: without tokens in this and the last
+// interval it is DEBUG, as in vLLM. The first call only remembers, and ok is false.
 func (t *Throughput) Next(s record.Snapshot) (line string, level slog.Level, ok bool) {
 	prev := t.last
 	t.last = &s
@@ -30,20 +30,29 @@ func (t *Throughput) Next(s record.Snapshot) (line string, level slog.Level, ok 
 	}
 	prompt := float64(s.Totals.PromptTokens-prev.Totals.PromptTokens) / sec
 	generation := float64(s.Totals.GenerationTokens-prev.Totals.GenerationTokens) / sec
-	hits := 0.0
-	if s.Totals.PrefixQueries > 0 {
-		hits = float64(s.Totals.PrefixHits) / float64(s.Totals.PrefixQueries)
+	parts := []string{fmt.Sprintf("Avg prompt throughput: %.1f tokens/s, Avg generation throughput: %.1f tokens/s, Running: %d reqs, Waiting: %d reqs",
+		prompt, generation, s.Stats.Running, s.Waiting())}
+	if n := s.Stats.Skipped; n > 0 {
+		parts = append(parts, fmt.Sprintf("Deferred: %d reqs", n))
 	}
-	line = fmt.Sprintf("Engine %03d: Avg prompt throughput: %.1f tokens/s, Avg generation throughput: %.1f tokens/s, Running: %d reqs, "+
-		"Waiting: %d reqs, %s KV cache usage: %.1f%%, Prefix cache hit rate: %.1f%%",
-		t.Engine, prompt, generation, s.Stats.Running, s.Waiting(), t.Device, s.Stats.Usage*100, hits*100)
-	idle := prompt == 0 && generation == 0 && s.Stats.Running == 0 && s.Waiting() == 0
-	level = slog.LevelInfo
-	if idle && t.idle {
-		level = slog.LevelDebug
+	if f := s.KVFetch; f != [record.NumKVFetch]int{} {
+		parts = append(parts, fmt.Sprintf("KV fetch: %d waiting to start, %d in progress, %d completed waiting",
+			f[record.KVFetchWaitingToStart], f[record.KVFetchInProgress], f[record.KVFetchCompleted]))
 	}
-	t.idle = idle
-	return line, level, true
+	if n := s.Totals.Preemptions - prev.Totals.Preemptions; n > 0 {
+		parts = append(parts, fmt.Sprintf("Preemptions: %d", n))
+	}
+	parts = append(parts, fmt.Sprintf("%s KV cache usage: %.1f%%", t.Device, s.Stats.Usage*100))
+	if s.RecentPrefix.Requests > 0 {
+		parts = append(parts, fmt.Sprintf("Prefix cache hit rate: %.1f%%", s.RecentPrefix.HitRate()*100))
+	}
+	moves := prompt > 0 || generation > 0
+	level = slog.LevelDebug
+	if moves || t.moved {
+		level = slog.LevelInfo
+	}
+	t.moved = moves
+	return fmt.Sprintf("Engine %03d: ", t.Engine) + strings.Join(parts, ", "), level, true
 }
 
 // Speculation returns vLLM's line on speculative decoding since the snapshot before; ok is false when nothing was drafted.
