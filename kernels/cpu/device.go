@@ -72,6 +72,9 @@ func Levels() []string {
 	return have
 }
 
+// overtakes counts pieces of work that were begun while a run of a higher priority was open: at most one a thread each time.
+func (d *device) overtakes() int64 { return int64(C.pool_overtakes(d.pool)) }
+
 func (d *device) Info() kernels.DeviceInfo { return d.info }
 
 func (d *device) Close() error {

@@ -210,6 +210,7 @@ typedef void (*PhaseFn)(const Exec *, const Phase *, int unit, int thread);
 typedef struct Level {
 	const char *name;
 	int32_t att_rows, expand_from; // query rows of an attention unit; tokens from which tiles are expanded
+	void (*enter)(void), (*leave)(void); // or null: a thread's state around pieces of work (AMX tiles)
 	PhaseFn run[P_KINDS];
 	// for tests and benchmarks: nt (1 or 2) tiles by T (at most PANEL) tokens of one panel / of float rows
 	void (*dot)(const Weight *, int tile, int nt, const uint8_t *a, int T, tile_out *o);
@@ -236,9 +237,12 @@ void arena_free(void *p, size_t bytes);
 
 // pool.c
 typedef struct Pool Pool;
+typedef struct {
+	const Phase *phases;
+	int32_t n;
+} Span;
 Pool *pool_new(int threads, int spin);
 void pool_free(Pool *);
-void pool_quiesce(Pool *); // returns when no thread looks at an earlier run's memory
-int pool_run(Pool *, Exec *, const Phase *phases, int n);
-void pool_for(Pool *, void (*fn)(void *arg, int unit, int thread), void *arg, int units);
-double omni_now(void);
+// Runs the spans' phases one after the other. Higher priorities first; the caller's memory is nobody's when it returns.
+void pool_run(Pool *, Exec *, const Span *, int spans, int priority);
+long pool_overtakes(Pool *); // pieces of work begun while a better run was open

@@ -16,6 +16,7 @@ static int rows_of(const Exec *e, const Phase *p) {
 	return p->rows == ROWS_LOGITS ? e->b->L : p->rows == ROWS_REQUESTS ? e->b->R : e->b->T;
 }
 
+// How many units a phase has, and how many a thread takes at a time (0: half its share of what is left).
 int phase_units(const Exec *e, const Phase *p, int *chunk) {
 	int M = rows_of(e, p);
 	*chunk = 1;
@@ -23,8 +24,7 @@ int phase_units(const Exec *e, const Phase *p, int *chunk) {
 	case P_LINEAR: {
 		if (M == 0) return 0;
 		int n = p->units * linear_splits(p, M, e->threads);
-		int c = n / (4 * e->threads);
-		*chunk = M <= 4 ? (c < 1 ? 1 : c > 32 ? 32 : c) : M <= 16 && n > 16 * e->threads ? 2 : 1;
+		*chunk = M <= 4 ? 0 : M <= 16 && n > 16 * e->threads ? 2 : 1;
 		return n;
 	}
 	case P_ATTENTION: return e->b->ntiles[p->tile_list] * p->kv_heads;

@@ -444,7 +444,6 @@ func (pr *program) Close() error {
 	defer pr.mu.Unlock()
 	if !pr.closed {
 		pr.closed = true
-		C.pool_quiesce(pr.dev.pool)
 		pr.memory.free()
 		pr.scratch.free()
 	}

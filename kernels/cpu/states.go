@@ -58,7 +58,6 @@ func (s *states) Close() error {
 	if s.program.bound == s {
 		s.program.bound = nil
 	}
-	C.pool_quiesce(s.program.dev.pool)
 	s.memory.free()
 	s.base = nil
 	return nil

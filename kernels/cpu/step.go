@@ -34,6 +34,7 @@ type step struct {
 	tables []array
 	blocks []array
 	best   unsafe.Pointer // ids and values of the best logits
+	spans  []C.Span       // C memory: phases of one trip to the pool
 	pinner runtime.Pinner
 
 	result   kernels.Result
@@ -100,7 +101,7 @@ func (s *step) build() error {
 		total += round64(int64(n) * 4)
 	}
 	total += int64(groups) * (round64(int64(l.Rows+1)*4) + round64(int64(l.Rows*perRow)*4))
-	total += round64(int64(max(l.LogitRows, 1)) * maxBest * 8)
+	total += round64(int64(max(l.LogitRows, 1))*maxBest*8) + round64(maxSpans*int64(unsafe.Sizeof(C.Span{})))
 	mem, err := s.memory.alloc(total)
 	if err != nil {
 		return err
@@ -125,9 +126,13 @@ func (s *step) build() error {
 		c.tables[g] = C.Table{start: (*C.int32_t)(s.tables[g].p), blocks: (*C.int32_t)(s.blocks[g].p)}
 	}
 	s.best = b.take(int64(max(l.LogitRows, 1)) * maxBest * 8)
+	s.spans = unsafe.Slice((*C.Span)(b.take(maxSpans*int64(unsafe.Sizeof(C.Span{})))), maxSpans)[:0]
 	s.expose(groups)
 	return nil
 }
+
+// maxSpans is how many runs of phases one call into the pool takes.
+const maxSpans = 64
 
 // expose gives the caller slices over the C memory.
 func (s *step) expose(groups int) {
@@ -179,30 +184,55 @@ func (s *step) Wait(ctx context.Context) (*kernels.Result, error) {
 		return nil, fmt.Errorf("running a step: %w", err)
 	}
 	s.states.bind()
-	for _, call := range s.calls {
-		e := &pr.entries[call.Entry]
-		if e.plan.samples != kernels.None {
-			if err := s.ask(); err != nil {
-				return nil, fmt.Errorf("running a step: %w", err)
-			}
-		}
-		for i := range e.runs {
-			r := &e.runs[i]
-			if r.n > 0 {
-				C.pool_run(pr.dev.pool, s.exec, r.phases, C.int(r.n))
-			}
-			if r.out != kernels.None {
-				if err := s.input(e.plan.buffers[r.out], r.input); err != nil {
-					return nil, fmt.Errorf("running a step: %w", err)
-				}
-			}
-		}
-		if e.plan.samples != kernels.None {
-			s.answer()
-		}
+	if err := s.run(); err != nil {
+		return nil, fmt.Errorf("running a step: %w", err)
 	}
 	s.calls = s.calls[:0]
 	return &s.result, nil
+}
+
+// run takes all calls to the pool in one trip, but for what Go must do between phases.
+func (s *step) run() error {
+	pr, samples := s.program, false
+	for _, call := range s.calls {
+		samples = samples || pr.entries[call.Entry].plan.samples != kernels.None
+	}
+	if samples {
+		if err := s.ask(); err != nil {
+			return err
+		}
+	}
+	for _, call := range s.calls {
+		e := &pr.entries[call.Entry]
+		for i := range e.runs {
+			r := &e.runs[i]
+			if r.n > 0 {
+				if len(s.spans) == cap(s.spans) {
+					s.flush()
+				}
+				s.spans = append(s.spans, C.Span{phases: r.phases, n: C.int32_t(r.n)})
+			}
+			if r.out != kernels.None {
+				s.flush()
+				if err := s.input(e.plan.buffers[r.out], r.input); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	s.flush()
+	if samples {
+		s.answer()
+	}
+	return nil
+}
+
+// flush runs the phases gathered so far.
+func (s *step) flush() {
+	if len(s.spans) > 0 {
+		C.pool_run(s.program.dev.pool, s.exec, &s.spans[0], C.int(len(s.spans)), C.int(s.program.plan.limits.Priority))
+		s.spans = s.spans[:0]
+	}
 }
 
 // enter moves the batch to C memory and derives its lists.

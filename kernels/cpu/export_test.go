@@ -1,0 +1,8 @@
+//go:build cgo && linux && amd64
+
+package cpu
+
+import "omni-engine/kernels"
+
+// Overtakes counts pieces of work that were begun while a run of a higher priority was open.
+func Overtakes(d kernels.Device) int64 { return d.(*device).overtakes() }
