@@ -23,10 +23,10 @@ func check(s *Serve) (errs []error) {
 	atLeast("stream-interval", s.StreamInterval, 1)
 	atLeast("max-logprobs", s.MaxLogprobs, -1)
 	atLeast("max-log-len", s.MaxLogLen, -1)
+	atLeast("max-prefill-tokens-beside-decode", s.PrefillBesideDecode, -1)
 	for flag, v := range map[string]int{"threads": s.Threads, "max-model-len": s.MaxModelLen, "cpu-kvcache-space": s.KVSpaceGiB,
 		"num-gpu-blocks-override": s.NumBlocks, "max-num-scheduled-tokens": s.MaxNumScheduled, "max-num-active-seqs": s.MaxNumActiveSeqs,
-		"long-prefill-token-threshold": s.LongPrefillThreshold, "max-prefill-tokens-beside-decode": s.PrefillBesideDecode,
-		"cuda-device": s.CUDADevice, "sse-keep-alive-interval": s.SSEKeepAlive,
+		"long-prefill-token-threshold": s.LongPrefillThreshold, "cuda-device": s.CUDADevice, "sse-keep-alive-interval": s.SSEKeepAlive,
 		"max-num-queued-reqs": s.MaxNumQueuedReqs, "max-num-queued-tokens": s.MaxNumQueuedTokens} {
 		atLeast(flag, v, 0)
 	}

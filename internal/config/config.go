@@ -71,7 +71,7 @@ type Serve struct {
 	MaxNumSeqs           int
 	MaxNumActiveSeqs     int
 	LongPrefillThreshold int
-	PrefillBesideDecode  int
+	PrefillBesideDecode  int // -1: by device
 	Policy               string
 	ChunkedPrefill       bool
 	Watermark            float64
@@ -105,6 +105,8 @@ type Serve struct {
 //     depend on the number of blocks.
 //   - MaxNumBatchedTokens 512: matrix kernels reach their best rate there (bench/RESULTS.md), and a prefill chunk of 512 keeps the
 //     pause between two tokens of the running requests short.
+//   - PrefillBesideDecode 32: a step that decodes 16 sequences takes about as long as prefilling 32 tokens, so a new prompt at most doubles the
+//     pause between two tokens of the others; without the cap it is a whole budget's time, ten times as long (bench/RESULTS.md).
 //   - MaxNumSeqs 128: throughput is flat beyond 64 sequences on few cores; twice that keeps the queue short without growing
 //     buffers.
 //   - Threads: the processors that the affinity mask and the cgroup quota allow; more only wait for each other.
@@ -112,6 +114,7 @@ const (
 	DefaultBlockSize           = 16
 	DefaultMaxNumBatchedTokens = 512
 	DefaultMaxNumSeqs          = 128
+	DefaultPrefillBesideDecode = 32 // on the CPU
 	// DefaultUtilization is vLLM's default of --gpu-memory-utilization.
 	DefaultUtilization = 0.92
 	// DefaultModel is served when no model is named.
@@ -125,7 +128,7 @@ func Default() Serve {
 		ShutdownTimeout: 30 * time.Second, ChatTemplateContentFormat: "auto", ResponseRole: "assistant",
 		FingerprintMode: "full", GenerationConfig: "auto", MaxLogprobs: 20, StreamInterval: 1,
 		Device: "auto", DType: "auto", BlockSize: DefaultBlockSize, KVCacheDType: "auto",
-		PrefixCaching: true, PrefixHash: "sha256", MaxNumBatchedTokens: DefaultMaxNumBatchedTokens,
+		PrefillBesideDecode: -1, PrefixCaching: true, PrefixHash: "sha256", MaxNumBatchedTokens: DefaultMaxNumBatchedTokens,
 		MaxNumSeqs: DefaultMaxNumSeqs, Policy: "fcfs", ChunkedPrefill: true, ReserveFullISL: true, InputWaitTimeout: 600,
 		KVCacheMetricsSample: 0.01, MaxLogLen: -1, LogLevel: "info", LogFormat: "text", AsyncScheduling: "auto", Utilization: DefaultUtilization,
 	}

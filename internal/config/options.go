@@ -77,7 +77,7 @@ func options(s *Serve) []option {
 		{"max-num-seqs", nil, num(&s.MaxNumSeqs), "most running requests", false},
 		{"max-num-active-seqs", nil, num(&s.MaxNumActiveSeqs), "most running and paused sessions; 0: max-num-seqs", false},
 		{"long-prefill-token-threshold", nil, num(&s.LongPrefillThreshold), "cap of one request's prefill chunk; 0: none", false},
-		{"max-prefill-tokens-beside-decode", nil, num(&s.PrefillBesideDecode), "cap of all prefill tokens of a step in which others decode, so that a prompt does not hold up their tokens; 0: none", false},
+		{"max-prefill-tokens-beside-decode", nil, num(&s.PrefillBesideDecode), "cap of all prefill tokens of a step in which others decode, so that a prompt does not hold up their tokens; 0: none, -1: 32 on the CPU, none on a GPU", false},
 		{"scheduling-policy", nil, choiceValue(&s.Policy, "fcfs", "priority"), "order of waiting requests", false},
 		{"enable-chunked-prefill", nil, yes(&s.ChunkedPrefill), "split prompts over steps", true},
 		{"watermark", nil, floatValue(&s.Watermark), "share of KV blocks kept free at admission", false},
