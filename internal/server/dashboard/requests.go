@@ -32,6 +32,7 @@ type Summary struct {
 	Preemptions int       `json:"preemptions"`
 	TTFT        *float64  `json:"ttft_ms"` // of the entry stage, front end's clock; the earliest sequence's
 	E2E         *float64  `json:"e2e_ms"`  // front end's clock, arrival to the last end
+	States      []InState `json:"states"`  // over its sequences; null with several stages, whose states do not add up (PS-35)
 }
 
 // Detail is the answer of /dashboard/request.
@@ -174,7 +175,24 @@ func summary(group []*entry) Summary {
 		}
 	}
 	s.Stages, s.E2E = len(stages), millis(p.E2E())
+	if len(stages) == 1 {
+		s.States = groupStates(group)
+	}
 	return s
+}
+
+func groupStates(group []*entry) []InState {
+	var parts [request.NumStates]time.Duration
+	for _, e := range group {
+		if !e.total.IsSet() {
+			return nil
+		}
+		for st, part := range e.parts {
+			d, _ := part.Get()
+			parts[st] += d
+		}
+	}
+	return inStates(&parts)
 }
 
 // Request returns the request whose key the list gave; false when its records were dropped meanwhile.

@@ -73,11 +73,12 @@ type Rates struct {
 // Recent sums the requests that finished in the window.
 type Recent struct {
 	Requests    int            `json:"requests"`
+	Sequences   int            `json:"sequences"` // a request of n counts n: reasons, percentiles and states are of these
 	Covered     float64        `json:"covered_s"` // less than the window where older records were dropped, or the server is younger
 	Dropped     bool           `json:"dropped"`
 	Reasons     map[string]int `json:"reasons"`
 	Preemptions int            `json:"preemptions"`
-	Accounted   int            `json:"accounted"` // requests whose ledger was observed: those of States
+	Accounted   int            `json:"accounted"` // sequences whose ledger was observed: those of States
 	States      []InState      `json:"states"`    // in the order of a request's life; only states that took time
 }
 
@@ -168,7 +169,7 @@ func (r *Replica) state(now time.Time, window int) ReplicaState {
 	}
 	s.Recent, s.Latency = recent(list), latencies(list)
 	s.Recent.Covered, s.Recent.Dropped = now.Sub(covered).Seconds(), dropped
-	s.Rates.Requests = ratio(float64(len(list)), s.Recent.Covered)
+	s.Rates.Requests = ratio(float64(s.Recent.Requests), s.Recent.Covered)
 	return s
 }
 
@@ -189,9 +190,11 @@ func core(s *record.Snapshot) *Core {
 }
 
 func recent(list []*entry) Recent {
-	v := Recent{Requests: len(list), Reasons: map[string]int{}, States: []InState{}}
+	v := Recent{Sequences: len(list), Reasons: map[string]int{}}
 	var parts [request.NumStates]time.Duration
+	requests := map[requestKey]bool{}
 	for _, e := range list {
+		requests[e.key()] = true
 		v.Reasons[e.finish.String()]++
 		v.Preemptions += e.preempted
 		if !e.total.IsSet() {
@@ -203,12 +206,18 @@ func recent(list []*entry) Recent {
 			parts[st] += d
 		}
 	}
+	v.Requests, v.States = len(requests), inStates(&parts)
+	return v
+}
+
+func inStates(parts *[request.NumStates]time.Duration) []InState {
+	list := []InState{}
 	for _, st := range lifeOrder() {
 		if parts[st] > 0 {
-			v.States = append(v.States, InState{State: st.String(), MS: float64(parts[st]) / 1e6})
+			list = append(list, InState{State: st.String(), MS: float64(parts[st]) / 1e6})
 		}
 	}
-	return v
+	return list
 }
 
 // lifeOrder is the order in which bars show the states.
