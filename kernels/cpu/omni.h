@@ -88,13 +88,27 @@ typedef struct {
 	int32_t *row;   // [T] request of each token
 	int32_t *kvpos; // [T] position in the cache
 	struct RowTile *tiles;
-	int32_t ntiles[2], tile_rows; // of the two GQA ratios in use
+	int32_t ntiles[2]; // of the two GQA ratios in use
+	// Few tiles with long contexts are cut into parts, one a chunk of the context.
+	struct Part *parts;
+	int32_t nparts[2], most_kv; // most_kv: KV heads of an attention, at most
+	int32_t few, most_parts;    // cut where there are fewer tiles than few and room for the parts
+	int64_t partial_rows;       // room in partial
+	float *partial;             // [part, KV head, row][vdim + 16]
+	int32_t *left;              // [2 * few, most_kv] parts of a tile that are not finished
 } Batch;
 
 // Query rows of one request and KV head that one attention unit serves: pairs (token, head of the group) [p0, p0+n) in token order.
 typedef struct RowTile {
 	int32_t row, p0, n;
+	int32_t parts, rows; // how many parts; rows of partial results before the first
 } RowTile;
+
+typedef struct Part {
+	int32_t tile, chunk, rows, left; // left: of KV head 0 in the batch's list
+} Part;
+
+enum { CHUNK = 256, CHUNK_BLOCKS = CHUNK / 16 }; // positions of a chunk, pages
 
 typedef struct {
 	double *freq, *long_freq; // [n]
@@ -226,6 +240,7 @@ const Level *level_find(const char *name); // null when this machine lacks it; "
 
 // phases.c
 int phase_units(const Exec *, const Phase *, int *chunk);
+static inline int attention_parts(const Batch *b, const Phase *p) { return p->window || p->chunk ? 0 : b->nparts[p->tile_list]; }
 int linear_splits(const Phase *, int rows, int threads);
 void batch_prepare(Batch *, int tile_rows, int ratio0, int ratio1);
 

@@ -27,11 +27,35 @@ int phase_units(const Exec *e, const Phase *p, int *chunk) {
 		*chunk = M <= 4 ? 0 : M <= 16 && n > 16 * e->threads ? 2 : 1;
 		return n;
 	}
-	case P_ATTENTION: return e->b->ntiles[p->tile_list] * p->kv_heads;
+	case P_ATTENTION: {
+		int parts = attention_parts(e->b, p);
+		return (parts ? parts : e->b->ntiles[p->tile_list]) * p->kv_heads;
+	}
 	case P_LOGITS: return M;
 	}
 	*chunk = M >= 12 * e->threads ? PANEL : 1;
 	return M;
+}
+
+// Cuts the tiles of list k into parts where that gives idle threads something to do. The chunks are those that a whole tile walks
+// through, and joined in the same order, so results do not change by a bit.
+static void cut(Batch *b, int k, int from, int ratio) {
+	int n = k ? b->nparts[0] : 0, first = n, rows = 0, longest = 0;
+	b->nparts[k] = 0;
+	if (!ratio || b->ntiles[k] >= b->few) return;
+	for (int i = 0; i < b->ntiles[k]; i++) {
+		RowTile *rt = &b->tiles[from + i];
+		int last = b->kvpos[b->qstart[rt->row] + (rt->p0 + rt->n - 1) / ratio];
+		rt->parts = last / CHUNK + 1;
+		rt->rows = rows;
+		rows += rt->parts * rt->n;
+		if (rt->parts > longest) longest = rt->parts;
+		if (n + rt->parts > b->most_parts || (int64_t)rows * b->most_kv > b->partial_rows) return;
+		int left = (k * b->few + i) * b->most_kv;
+		for (int c = 0; c < rt->parts; c++) b->parts[n++] = (Part){from + i, c, rt->rows + c * rt->n, left};
+		for (int h = 0; h < b->most_kv; h++) b->left[left + h] = rt->parts;
+	}
+	if (longest > 2) b->nparts[k] = n - first;
 }
 
 // tile_rows: query rows of an attention unit; ratios: query heads per KV head of the module's attentions (0: none).
@@ -48,9 +72,10 @@ void batch_prepare(Batch *b, int tile_rows, int ratio0, int ratio1) {
 		int from = n;
 		for (int r = 0; ratios[k] && r < b->R; r++) {
 			int pairs = (b->qstart[r + 1] - b->qstart[r]) * ratios[k];
-			for (int p = 0; p < pairs; p += tile_rows) b->tiles[n++] = (RowTile){r, p, pairs - p < tile_rows ? pairs - p : tile_rows};
+			for (int p = 0; p < pairs; p += tile_rows) b->tiles[n++] = (RowTile){r, p, pairs - p < tile_rows ? pairs - p : tile_rows, 0, 0};
 		}
 		b->ntiles[k] = n - from;
+		cut(b, k, from, ratios[k]);
 	}
 }
 

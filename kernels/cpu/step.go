@@ -94,6 +94,7 @@ func (s *step) build() error {
 	for _, r := range p.ratios {
 		tiles += l.Tokens*r/p.attRows + l.Rows + 1
 	}
+	cut := p.cuts()
 	groups := max(len(p.module.Groups), 1)
 	sizes := []int{l.Tokens, l.Tokens, l.Tokens, l.Tokens, l.Rows + 1, l.Rows, max(l.LogitRows, 1), l.Tokens, l.Tokens}
 	total := round64(int64(unsafe.Sizeof(C.Exec{}))) + round64(int64(unsafe.Sizeof(C.Batch{}))) + round64(int64(tiles+1)*int64(unsafe.Sizeof(C.RowTile{})))
@@ -102,6 +103,7 @@ func (s *step) build() error {
 	}
 	total += int64(groups) * (round64(int64(l.Rows+1)*4) + round64(int64(l.Rows*perRow)*4))
 	total += round64(int64(max(l.LogitRows, 1))*maxBest*8) + round64(maxSpans*int64(unsafe.Sizeof(C.Span{})))
+	total += round64(int64(cut.parts)*int64(unsafe.Sizeof(C.Part{}))) + round64(cut.rows*cut.width*4) + round64(int64(2*cut.few*cut.kv)*4)
 	mem, err := s.memory.alloc(total)
 	if err != nil {
 		return err
@@ -119,6 +121,10 @@ func (s *step) build() error {
 		*f = (*C.int32_t)(s.arrays[i].p)
 	}
 	c.tiles = (*C.RowTile)(b.take(int64(tiles+1) * int64(unsafe.Sizeof(C.RowTile{}))))
+	c.few, c.most_parts, c.most_kv, c.partial_rows = C.int32_t(cut.few), C.int32_t(cut.parts), C.int32_t(cut.kv), C.int64_t(cut.rows)
+	c.parts = (*C.Part)(b.take(int64(cut.parts) * int64(unsafe.Sizeof(C.Part{}))))
+	c.partial = (*C.float)(b.take(cut.rows * cut.width * 4))
+	c.left = (*C.int32_t)(b.take(int64(2*cut.few*cut.kv) * 4))
 	c.groups = C.int32_t(groups)
 	for g := range groups {
 		s.tables = append(s.tables, array{b.take(int64(l.Rows+1) * 4), l.Rows + 1})
@@ -130,6 +136,31 @@ func (s *step) build() error {
 	s.expose(groups)
 	return nil
 }
+
+// cuts bounds how attention over long contexts is cut into parts.
+type cuts struct {
+	few, kv, parts int
+	rows, width    int64
+}
+
+// maxPartial bounds the memory for parts; contexts that need more of it are not cut.
+const maxPartial = 32 << 20
+
+func (p *plan) cuts() cuts {
+	c := cuts{kv: 1, width: 16}
+	for _, s := range p.module.States {
+		c.kv, c.width = max(c.kv, s.Heads), max(c.width, int64(s.VDim)+16)
+	}
+	c.few = 8*p.threads/c.kv + 2
+	if len(p.ratios) > 0 {
+		c.parts = min(c.few*(max(p.limits.MaxModelLen, p.limits.Tokens)/int(C.CHUNK)+2), 1<<16)
+	}
+	c.rows = min(int64(c.parts)*int64(c.kv*p.attRows), maxPartial/(4*c.width))
+	return c
+}
+
+// parts tells into how many parts the attention of the last batch was cut; 0: not at all.
+func (s *step) parts() int { return int(s.c.nparts[0] + s.c.nparts[1]) }
 
 // maxSpans is how many runs of phases one call into the pool takes.
 const maxSpans = 64
