@@ -7,7 +7,7 @@ COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X omni-engine/cmd/omni-engine/build.version=$(VERSION) -X omni-engine/cmd/omni-engine/build.commit=$(COMMIT)
 ARGS ?=
 
-.PHONY: all build run model test test-race test-kernels test-clients lint check-long bench bench-cpu bench-peers bench-scheduler bench-metrics mutate-metrics replay dist clean
+.PHONY: all build run model test test-race test-kernels test-sim test-clients lint check-long bench bench-cpu bench-peers bench-scheduler bench-metrics mutate-metrics replay dist clean
 all: build
 
 build: $(BIN)
@@ -36,6 +36,12 @@ test-race:
 test-kernels:
 	kernels/cpu/sanitize.sh
 	kernels/cpu/haswell.sh
+
+# The GPU path without a GPU: the kernels' own sources over the software device (cuda/sim), in both thread orders, under ASan and the
+# checker of shared memory.
+test-sim:
+	OMNI_SIM=require $(GO) test -count=1 ./cuda/... ./kernels/gpu/...
+	OMNI_SIM=require OMNI_SIM_REVERSE=1 $(GO) test -count=1 ./cuda/... ./kernels/gpu/...
 
 # The openai package, our load generator and a real Prometheus server against the real binary with a real model.
 test-clients: build

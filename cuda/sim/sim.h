@@ -223,7 +223,7 @@ CUSIM_UNCHECKED static inline void cp_async(void* dst, const void* src, int n, i
 }
 static inline void cp_async_commit_group() { self()->group++; }
 // retire completes all but the newest `keep` committed groups.
-CUSIM_UNCHECKED static inline void retire(int keep, const char* site) {
+CUSIM_UNCHECKED static inline void retire(int keep, [[maybe_unused]] const char* site) {
 	Fiber* f = self();
 	int upto = f->group - keep, k = 0;
 	for (int i = 0; i < f->nq; i++) {
