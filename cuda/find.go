@@ -113,11 +113,13 @@ func (f finder) find(l Library, flag string) (handle uintptr, probes []Probe, er
 		folders []string
 	}{{"wheel", f.wheels(l)}, {"folder", l.Folders}} {
 		for _, folder := range group.folders {
+			folder, ok := f.folder(folder)
+			if !ok {
+				continue
+			}
 			found := f.files(folder, l.Files)
-			if len(found) == 0 && !strings.HasPrefix(folder, "/lib") {
-				if p := os.Expand(folder, f.getenv); filepath.IsAbs(p) && !strings.HasPrefix(folder, "$") || f.set(folder) {
-					probes = append(probes, Probe{Where: group.where, Path: p, Reason: "no such file"})
-				}
+			if len(found) == 0 {
+				probes = append(probes, Probe{Where: group.where, Path: folder, Reason: "no such file"})
 			}
 			for _, p := range found {
 				if try(group.where, p) {
@@ -129,10 +131,15 @@ func (f finder) find(l Library, flag string) (handle uintptr, probes []Probe, er
 	return 0, probes, missing()
 }
 
-// set reports whether the environment variable that a folder begins with is set.
-func (f finder) set(folder string) bool {
-	name, _, _ := strings.Cut(strings.TrimPrefix(folder, "$"), "/")
-	return strings.HasPrefix(folder, "$") && f.getenv(name) != ""
+// folder expands the variable that a folder begins with; false where it is not set.
+func (f finder) folder(folder string) (string, bool) {
+	name, rest, _ := strings.Cut(folder, "/")
+	name, variable := strings.CutPrefix(name, "$")
+	if !variable {
+		return folder, true
+	}
+	value := f.getenv(name)
+	return filepath.Join(value, rest), value != ""
 }
 
 // expand is a named path itself, or the library's files in it where it is a folder.
@@ -147,12 +154,8 @@ func (f finder) expand(path string, files []string) []string {
 	return out
 }
 
-// files are the library's files in a folder that may hold wildcards and one leading variable.
+// files are the library's files in a folder that may hold wildcards.
 func (f finder) files(folder string, files []string) []string {
-	if strings.HasPrefix(folder, "$") && !f.set(folder) {
-		return nil
-	}
-	folder = os.Expand(folder, f.getenv)
 	var out []string
 	for _, name := range files {
 		found, err := f.glob(filepath.Join(folder, name))

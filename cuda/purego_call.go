@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/ebitengine/purego"
 )
@@ -43,6 +44,21 @@ func bind(handle uintptr, library string, bs []binding) error {
 //go:uintptrescapes
 func (p *proc) invoke(args ...uintptr) int32 {
 	r, _, _ := purego.SyscallN(p.addr, args...)
+	return int32(r)
+}
+
+// frames holds argument vectors: one that is passed on by "..." is on the heap, and a call that is made each step allocates none.
+type frames struct{ pool sync.Pool }
+
+// hot calls a function of at most four arguments, none of which is a Go pointer. Arguments that it does not take are ignored.
+func (f *frames) hot(p *proc, a, b, c, d uintptr) int32 {
+	v, _ := f.pool.Get().(*[4]uintptr)
+	if v == nil {
+		v = new([4]uintptr)
+	}
+	*v = [4]uintptr{a, b, c, d}
+	r, _, _ := purego.SyscallN(p.addr, v[:]...)
+	f.pool.Put(v)
 	return int32(r)
 }
 

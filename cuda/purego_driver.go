@@ -11,6 +11,7 @@ import (
 // dynamicDriver is the driver through a libcuda that was loaded at run time.
 type dynamicDriver struct {
 	library string
+	frames
 
 	init, driverGetVersion, deviceGetCount, deviceGet, deviceGetName, deviceGetUUID, deviceTotalMem, deviceGetAttribute proc
 	primaryCtxRetain, primaryCtxRelease, ctxSetCurrent, ctxSynchronize                                                  proc
@@ -170,7 +171,7 @@ func (d *dynamicDriver) PrimaryRelease(ordinal int) error {
 }
 
 func (d *dynamicDriver) SetCurrent(c Ctx) error {
-	return failed(&d.ctxSetCurrent, d.ctxSetCurrent.invoke(uintptr(c)))
+	return failed(&d.ctxSetCurrent, d.hot(&d.ctxSetCurrent, uintptr(c), 0, 0, 0))
 }
 
 func (d *dynamicDriver) Synchronize() error {

@@ -36,15 +36,15 @@ func (d *dynamicDriver) HostFree(p unsafe.Pointer) error {
 // The copies below check their result before they name the sizes: naming allocates.
 
 func (d *dynamicDriver) CopyToDevice(dst DevicePtr, src unsafe.Pointer, bytes int64, s Stream) error {
-	return copied(&d.memcpyHtoD, d.memcpyHtoD.invoke(uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)), bytes)
+	return copied(&d.memcpyHtoD, d.hot(&d.memcpyHtoD, uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)), bytes)
 }
 
 func (d *dynamicDriver) CopyToHost(dst unsafe.Pointer, src DevicePtr, bytes int64, s Stream) error {
-	return copied(&d.memcpyDtoH, d.memcpyDtoH.invoke(uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)), bytes)
+	return copied(&d.memcpyDtoH, d.hot(&d.memcpyDtoH, uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)), bytes)
 }
 
 func (d *dynamicDriver) CopyOnDevice(dst, src DevicePtr, bytes int64, s Stream) error {
-	return copied(&d.memcpyDtoD, d.memcpyDtoD.invoke(uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)), bytes)
+	return copied(&d.memcpyDtoD, d.hot(&d.memcpyDtoD, uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s)), bytes)
 }
 
 func copied(p *proc, r int32, bytes int64) error {
@@ -55,9 +55,9 @@ func copied(p *proc, r int32, bytes int64) error {
 }
 
 func (d *dynamicDriver) Memset8(p DevicePtr, v byte, bytes int64, s Stream) error {
-	return copied(&d.memsetD8, d.memsetD8.invoke(uintptr(p), uintptr(v), uintptr(bytes), uintptr(s)), bytes)
+	return copied(&d.memsetD8, d.hot(&d.memsetD8, uintptr(p), uintptr(v), uintptr(bytes), uintptr(s)), bytes)
 }
 
 func (d *dynamicDriver) Memset32(p DevicePtr, v uint32, words int64, s Stream) error {
-	return copied(&d.memsetD32, d.memsetD32.invoke(uintptr(p), uintptr(v), uintptr(words), uintptr(s)), 4*words)
+	return copied(&d.memsetD32, d.hot(&d.memsetD32, uintptr(p), uintptr(v), uintptr(words), uintptr(s)), 4*words)
 }

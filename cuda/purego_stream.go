@@ -29,11 +29,11 @@ func (d *dynamicDriver) StreamDestroy(s Stream) error {
 }
 
 func (d *dynamicDriver) StreamSynchronize(s Stream) error {
-	return failed(&d.streamSynchronize, d.streamSynchronize.invoke(uintptr(s)))
+	return failed(&d.streamSynchronize, d.hot(&d.streamSynchronize, uintptr(s), 0, 0, 0))
 }
 
 func (d *dynamicDriver) StreamQuery(s Stream) (bool, error) {
-	return queried(&d.streamQuery, d.streamQuery.invoke(uintptr(s)))
+	return queried(&d.streamQuery, d.hot(&d.streamQuery, uintptr(s), 0, 0, 0))
 }
 
 func queried(p *proc, r int32) (bool, error) {
@@ -44,7 +44,7 @@ func queried(p *proc, r int32) (bool, error) {
 }
 
 func (d *dynamicDriver) StreamWait(s Stream, e Event) error {
-	return failed(&d.streamWaitEvent, d.streamWaitEvent.invoke(uintptr(s), uintptr(e), 0))
+	return failed(&d.streamWaitEvent, d.hot(&d.streamWaitEvent, uintptr(s), uintptr(e), 0, 0))
 }
 
 func (d *dynamicDriver) EventCreate(timed, blocking bool) (Event, error) {
@@ -65,15 +65,15 @@ func (d *dynamicDriver) EventDestroy(e Event) error {
 }
 
 func (d *dynamicDriver) EventRecord(e Event, s Stream) error {
-	return failed(&d.eventRecord, d.eventRecord.invoke(uintptr(e), uintptr(s)))
+	return failed(&d.eventRecord, d.hot(&d.eventRecord, uintptr(e), uintptr(s), 0, 0))
 }
 
 func (d *dynamicDriver) EventSynchronize(e Event) error {
-	return failed(&d.eventSynchronize, d.eventSynchronize.invoke(uintptr(e)))
+	return failed(&d.eventSynchronize, d.hot(&d.eventSynchronize, uintptr(e), 0, 0, 0))
 }
 
 func (d *dynamicDriver) EventQuery(e Event) (bool, error) {
-	return queried(&d.eventQuery, d.eventQuery.invoke(uintptr(e)))
+	return queried(&d.eventQuery, d.hot(&d.eventQuery, uintptr(e), 0, 0, 0))
 }
 
 func (d *dynamicDriver) EventElapsed(from, to Event) (float32, error) {
@@ -152,7 +152,7 @@ func (d *dynamicDriver) GraphUpdate(e GraphExec, g Graph) error {
 }
 
 func (d *dynamicDriver) GraphLaunch(e GraphExec, s Stream) error {
-	return failed(&d.graphLaunch, d.graphLaunch.invoke(uintptr(e), uintptr(s)))
+	return failed(&d.graphLaunch, d.hot(&d.graphLaunch, uintptr(e), uintptr(s), 0, 0))
 }
 
 func (d *dynamicDriver) GraphDestroy(g Graph) error {
