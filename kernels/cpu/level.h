@@ -136,6 +136,11 @@ INL V norm_scale(V x, const float *w, int i, float r) { return v_mul(v_mul(x, v_
 static void rotate(float *x, const float *cos, const float *sin, int n, int pair) {
 	int i = 0;
 	if (pair) {
+		static const float signs[16] = {-1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1, -1, 1};
+		for (; i + 8 <= n; i += 8) {
+			V a = v_load(x + 2 * i);
+			v_store(x + 2 * i, v_add(v_mul(a, v_twice(cos + i)), v_mul(v_swap_pairs(a), v_mul(v_twice(sin + i), v_load(signs)))));
+		}
 		for (; i < n; i++) {
 			float a = x[2 * i], b = x[2 * i + 1];
 			x[2 * i] = a * cos[i] - b * sin[i];

@@ -147,7 +147,7 @@ type cuts struct {
 const maxPartial = 32 << 20
 
 func (p *plan) cuts() cuts {
-	c := cuts{kv: 1, width: 16}
+	c := cuts{kv: 1, width: 16, parts: 1}
 	for _, s := range p.module.States {
 		c.kv, c.width = max(c.kv, s.Heads), max(c.width, int64(s.VDim)+16)
 	}

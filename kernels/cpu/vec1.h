@@ -88,3 +88,6 @@ INL int v_count_greater(V a, V b) {
 }
 INL int v_any_greater(V a, V b) { return v_count_greater(a, b) > 0; }
 INL void v_prefetch(const void *p) { (void)p; }
+// Pairs of lanes: their halves exchanged; and eight floats, each twice.
+INL V v_swap_pairs(V a) { EACH(a.f[i ^ 1]); }
+INL V v_twice(const float *p) { EACH(p[i / 2]); }

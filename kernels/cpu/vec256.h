@@ -88,3 +88,9 @@ INL int v_count_greater(V x, V y) {
 		__builtin_popcount((unsigned)_mm256_movemask_ps(_mm256_cmp_ps(x.b, y.b, _CMP_GT_OQ)));
 }
 INL void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+// Pairs of lanes: their halves exchanged; and eight floats, each twice.
+INL V v_swap_pairs(V x) { return V2(_mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1)); }
+INL V v_twice(const float *p) {
+	__m256 x = _mm256_loadu_ps(p);
+	return V2(_mm256_permutevar8x32_ps(x, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)), _mm256_permutevar8x32_ps(x, _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7)));
+}

@@ -42,3 +42,9 @@ INL int v_any_nan(V a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q) != 0; }
 INL int v_any_greater(V a, V b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
 INL int v_count_greater(V a, V b) { return __builtin_popcount(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ)); }
 INL void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+// Pairs of lanes: their halves exchanged; and eight floats, each twice.
+INL V v_swap_pairs(V a) { return _mm512_permute_ps(a, 0xb1); }
+INL V v_twice(const float *p) {
+	const __m512i i = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+	return _mm512_permutexvar_ps(i, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
+}
