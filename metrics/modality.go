@@ -26,8 +26,9 @@ func (k *sink) audio(s *record.Stage) {
 	if rate <= 0 {
 		rate = defaultSampleRate
 	}
-	k.one(omniAudioFrames).add(float64(s.AudioFrames))
-	sec := float64(s.AudioFrames) / float64(rate)
+	frames := float64(s.TotalAudioFrames())
+	k.one(omniAudioFrames).add(frames)
+	sec := frames / float64(rate)
 	if sec <= 0 {
 		k.r.series[omniAudioSkipped][0].add(1)
 		return

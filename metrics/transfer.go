@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"omni-engine/internal/clock"
+	"omni-engine/metrics/record"
 )
 
 // transfers holds the families of the edges between stages; an edge's series exist once it is known.
@@ -51,6 +52,16 @@ func (m *Metrics) Edge(from, fromReplica, to, toReplica int) *Edge {
 	}
 	t.edges = append(t.edges, e)
 	return e
+}
+
+// Transferred records a payload on its edge. A replica that is not known (a negative number) leaves it out, as in vLLM-Omni.
+func (m *Metrics) Transferred(t *record.Transfer) {
+	if t.FromReplica < 0 || t.ToReplica < 0 {
+		return
+	}
+	e := m.Edge(t.From, t.FromReplica, t.To, t.ToReplica)
+	e.Sent(t.Bytes, t.TX)
+	e.Received(t.RX, t.InFlight)
 }
 
 // Sent records one payload of bytes and the time that sending it took.

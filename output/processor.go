@@ -23,7 +23,9 @@ type Config struct {
 	// StreamInterval is how many tokens gather before a reader is woken; the first and the last come at once. 0 means 1.
 	StreamInterval int
 	// AdapterName names a request's LoRA adapter; nil: no adapters are served.
-	AdapterName     func(id int) string
+	AdapterName func(id int) string
+	// Modality fills in what an output's payload is (audio frames and rate, units), before the record goes to anyone; nil: text only.
+	Modality        func(*record.Stage, *request.Payload)
 	FinalOutputType string // "text" for a stage whose output the user sees
 	Now             func() clock.Wall
 	// CoreNow reads the core's clock, for the time that a request lies in its inbox; nil leaves that absent.
@@ -240,6 +242,9 @@ func (p *Processor) output(st *state, at clock.Time, wall clock.Wall, o *request
 	} else {
 		u.StopText = p.detokenise(st, out)
 	}
+	if out.Payload != nil && p.cfg.Modality != nil {
+		p.cfg.Modality(st.rec, out.Payload)
+	}
 	st.rec.ApplyOutput(at, wall, out, it)
 	u.Text = st.text.next(out.Finish != request.NotFinished)
 	u.Logprobs = st.sampled.texts(out.Logprobs)
@@ -251,6 +256,7 @@ func (p *Processor) output(st *state, at clock.Time, wall clock.Wall, o *request
 	case u.Done():
 		p.end(st, &u)
 	case out.Finish != request.NotFinished:
+		u.Segment = st.rec.SegmentRecord(wall, out.Finish)
 		st.session.ended(st.rec, out.Finish)
 	}
 	p.deliveries = append(p.deliveries, delivery{st, u})

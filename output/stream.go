@@ -11,7 +11,7 @@ import (
 )
 
 // Stream carries one request's updates to its reader. The writer never waits: what the reader has not taken yet grows into
-// one [Update] (a segment's end keeps its own), and a step wakes the reader at most once.
+// one [Update] (a segment's end and a payload keep their own), and a step wakes the reader at most once.
 type Stream struct {
 	interval int // tokens that must have gathered before the reader is woken (--stream-interval)
 
@@ -83,7 +83,7 @@ func (s *Stream) put(u *Update) {
 		return
 	}
 	n := len(s.pending)
-	if n == 0 || s.pending[n-1].u.Output.Finish != request.NotFinished {
+	if n == 0 || s.pending[n-1].u.Output.Finish != request.NotFinished || s.pending[n-1].u.Output.Payload != nil {
 		s.pending = append(s.pending, gathering{})
 		n++
 	}
@@ -93,7 +93,7 @@ func (s *Stream) put(u *Update) {
 		s.onEnd()
 	}
 	ended := u.Output.Finish != request.NotFinished
-	if ended || !s.sent || len(g.u.Output.NewTokens) >= s.interval {
+	if ended || !s.sent || u.Output.Payload != nil || len(g.u.Output.NewTokens) >= s.interval {
 		s.ready, s.sent = true, true
 		select {
 		case s.wake <- struct{}{}:

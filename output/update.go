@@ -20,6 +20,8 @@ type Update struct {
 	Logprobs       []TokenLogprobs // one a new token, when asked for
 	PromptLogprobs []TokenLogprobs // one a prompt position, all at once; the first is nil
 	Record         *record.Stage   // once, with the last update
+	// Segment is the record of a streaming session's segment that ended while the request lives on. It carries no split (PS-51).
+	Segment *record.Stage
 }
 
 // Done reports whether this is the request's last update.

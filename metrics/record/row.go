@@ -118,6 +118,9 @@ func (s *Stage) AudioSeconds() float64 {
 	return float64(s.AudioFrames) / float64(s.AudioSampleRate)
 }
 
+// TotalAudioFrames counts all segments of a streaming session; AudioFrames is the last one's.
+func (s *Stage) TotalAudioFrames() int { return s.earlierFrames + s.AudioFrames }
+
 func (s *Stage) unitType() string {
 	switch {
 	case s.OutputUnitType != "":

@@ -21,13 +21,36 @@ type Sink interface {
 
 // Pipeline is a request's end at the front, over all stages.
 type Pipeline struct {
+	RequestID           string
 	Arrival, FinishedAt clock.Wall
 	Reason              request.FinishReason
 	// Failure is client_abort, client_disconnect or stage_error; empty: derived from Reason.
 	Failure             string
 	QueueWait           clock.Span // front end's enqueue → submit to the entry stage
 	TokensIn, TokensOut int        // the entry stage's prompt; all stages' output
+
+	FinalStage int        // the stage whose end is the request's
+	Ends       []StageEnd // in the order in which they reached the front; several of one stage for a streaming session
+	Transfers  []Transfer // payloads between stages
 }
+
+// StageEnd is a stage's record, or one finished segment's, and when it reached the front.
+type StageEnd struct {
+	Stage *Stage
+	At    clock.Wall
+}
+
+// Transfer is one payload that went from a stage to the next. A time that nobody measured is absent; each is within one clock.
+type Transfer struct {
+	From, FromReplica, To, ToReplica int
+	Bytes                            int
+	TX                               clock.Span // send
+	InFlight                         clock.Span // end of send → start of receive
+	RX                               clock.Span // receive and decode
+}
+
+// TransferSink takes in each transfer when its receiver has it.
+type TransferSink interface{ Transferred(*Transfer) }
 
 // E2E is arrival → end of the whole pipeline.
 func (p *Pipeline) E2E() clock.Span { return p.FinishedAt.Sub(p.Arrival).NonNegative() }
@@ -37,7 +60,7 @@ type PipelineSink interface{ PipelineFinished(*Pipeline) }
 
 // PipelineOf derives the pipeline's end from the record of its only stage.
 func PipelineOf(s *Stage) Pipeline {
-	return Pipeline{Arrival: s.RequestStart, FinishedAt: s.FinishedAt, Reason: s.Finish, QueueWait: s.Pipeline.QueueWait,
+	return Pipeline{RequestID: s.RequestID, FinalStage: s.StageID, Arrival: s.RequestStart, FinishedAt: s.FinishedAt, Reason: s.Finish, QueueWait: s.Pipeline.QueueWait,
 		TokensIn: s.PromptTokens, TokensOut: s.NumGenerationTokens}
 }
 

@@ -102,9 +102,11 @@ type Stage struct {
 	Pipeline        PipelineTimings
 	Diffusion       []NamedFloat // vLLM-Omni's diffusion_metrics, in order, seconds
 
-	segment      segmentState
-	off          bool // recording is off now (PS-15)
-	ended        bool
+	segment       segmentState
+	off           bool // recording is off now (PS-15)
+	ended         bool
+	earlierFrames int // audio of a session's segments before this one
+
 	adapterAt    adapterState
 	adapterKnown bool
 
@@ -270,6 +272,7 @@ func (s *Stage) countPrompt(p *request.PrefillStats, it *Iteration) {
 		it.addPrompt(s.PromptTokens, s.CachedTokens, 0)
 		return
 	}
+	s.PromptTokens = p.PromptTokens // a stage that was submitted without its input learns its length now
 	it.addPrompt(p.PromptTokens, p.Cached-p.External, p.External)
 }
 
@@ -306,4 +309,6 @@ func (s *Stage) Restart(arrival clock.Wall, promptTokens int) {
 	s.Times, s.segment = Times{}, segmentState{gap: s.off}
 	s.segment.waits = s.Ledger.waitClock()
 	s.Arrival, s.PromptTokens, s.CachedTokens = arrival, promptTokens, 0
+	s.earlierFrames += s.AudioFrames
+	s.AudioFrames, s.Units = 0, 0
 }
