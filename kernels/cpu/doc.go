@@ -1,4 +1,4 @@
-// Package cpu runs modules on the processor: C kernels for AVX-512 VNNI, AVX-VNNI, AVX2 and plain C, chosen at run time, on one
+// Package cpu runs modules on the processor: C kernels for AMX, AVX-512 VNNI, AVX-VNNI, AVX2 and plain C, chosen at run time, on one
 // pool of threads for the whole process. A module's operations are fused into phases ([kernels.Program].Explain lists them);
 // weights stay in their own block formats, repacked once into tiles.
 //
@@ -12,6 +12,6 @@ package cpu
 type Options struct {
 	// Threads of the pool, the calling thread included; 0: the processors that the affinity mask and the cgroup's quota allow.
 	Threads int
-	// Level forces a dispatch level: "avx512-vnni", "avx-vnni", "avx2" or "scalar"; "" takes the best.
+	// Level forces a dispatch level: "avx512-amx", "avx512-vnni", "avx-vnni", "avx2" or "scalar"; "" takes the best.
 	Level string
 }

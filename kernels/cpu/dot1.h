@@ -1,19 +1,6 @@
 // dot1.h: the same products in plain C.
 #include "scales.h"
 
-static int quant_at(int fmt, const uint8_t *q, int r, int i) {
-	int j = i / 4, v;
-	if (fmt == W_Q8_0) return q[j * 64 + r * 4 + i % 4];
-	v = q[j % 4 * 64 + r * 4 + i % 4] >> (j / 4 * 4) & 15;
-	if (fifth(fmt)) {
-		uint64_t m;
-		memcpy(&m, q + 256 + j * 8, 8);
-		v |= (int)(m >> (r * 4 + i % 4) & 1) << 4;
-	}
-	if (fmt == W_Q6_K) v |= (q[256 + j / 4 * 64 + r * 4 + i % 4] >> (j % 4 * 2) & 3) << 4;
-	return v;
-}
-
 static void dot_tile(const Weight *w, int tile, const uint8_t *a, int T, row16 *o) {
 	const uint8_t *x = w->p + (size_t)tile * (size_t)w->stride;
 	const int fmt = w->fmt;

@@ -58,6 +58,23 @@ INL V v_act(int act, V x) {
 INL int phase_rows(const Exec *e, const Phase *p) { return p->rows == ROWS_LOGITS ? e->b->L : p->rows == ROWS_REQUESTS ? e->b->R : e->b->T; }
 INL float *row_of(const Buf *b, int t) { return b->f + (size_t)t * (size_t)b->ld; }
 
+#ifdef AMX
+// Sixteen floats as bfloat16, to nearest even, in the lower halves.
+INL __m512i bfloats(V v) { return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v)); }
+
+// 32 floats become block `block` of row t: one pair a panel row.
+INL void quantise32(const Buf *to, int t, int block, V u, V v) {
+	const int wide = to->wide;
+	__m512i x = _mm512_or_si512(bfloats(u), _mm512_slli_epi32(bfloats(v), 16));
+	uint8_t *a = panel(to, t, block);
+	if (wide == 1) {
+		_mm512_storeu_si512(a, x);
+		return;
+	}
+	const __m512i rows = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(wide));
+	_mm512_i32scatter_epi32(a, rows, x, 4);
+}
+#else
 // 32 floats become block `block` of row t.
 INL void quantise32(const Buf *to, int t, int block, V u, V v) {
 	float m = v_top(v_max(v_abs(u), v_abs(v))), d = m / 127, id = m > 0 ? 127 / m : 0;
@@ -69,6 +86,7 @@ INL void quantise32(const Buf *to, int t, int block, V u, V v) {
 	((float *)(a + PANEL_DS))[c] = d * (float)(lo + hi);
 	((int16_t *)(a + PANEL_LO))[c] = (int16_t)lo;
 }
+#endif
 
 static void quantise_row(const float *x, Buf *to, int t) {
 	for (int b = 0; b < to->nb; b++) quantise32(to, t, b, v_load(x + b * 32), v_load(x + b * 32 + 16));
@@ -275,6 +293,9 @@ static void epilogue(const Exec *e, const Segment *s, int u, int nt, int t0, int
 	}
 }
 
+#ifdef AMX
+#include "linear_amx.h"
+#else
 static size_t expanded_bytes(const Weight *w) { return (size_t)w->nb * 640; }
 
 // nt tiles of w from tile on by tokens [t, t+T) of one panel.
@@ -327,6 +348,8 @@ static void run_linear(const Exec *e, const Phase *p, int unit, int thread) {
 		epilogue(e, s, u, nt, t, T, sc->out);
 	}
 }
+
+#endif
 
 // ---- rows
 
@@ -561,11 +584,22 @@ const Level LEVEL = {
 	.name = LEVEL_NAME,
 	.att_rows = ROWS,
 	.expand_from = EXPAND_FROM,
+#ifdef AMX
+	.leave = tiles_leave,
+	.panel = AMX_WIDE,
+	.panel_bytes = AMX_WIDE * AMX_BYTES,
+	.by_rows = 1,
+	.expand_bytes = 1024,
+#else
+	.panel = PANEL,
+	.panel_bytes = PANEL_BYTES,
+	.expand_bytes = 640,
+	.dot = dot,
+#endif
 	.run = {[P_ROPE_TABLE] = run_rope_table, [P_EMBED] = run_embed, [P_NORM] = run_norm, [P_LINEAR] = run_linear,
 		[P_ATTENTION] = run_attention, [P_QUANTISE] = run_quantise, [P_ROPE] = run_rope, [P_KV_WRITE] = run_kv_write,
 		[P_BINARY] = run_binary, [P_UNARY] = run_unary, [P_GATED] = run_gated, [P_COPY] = run_copy, [P_GATHER] = run_gather,
 		[P_LOGITS] = run_logits},
-	.dot = dot,
 	.fdot = fdot,
 #if EXPAND_FROM
 	.expand = expand,

@@ -17,11 +17,21 @@ enum { W_F32, W_F16, W_BF16, W_Q4_0, W_Q4_1, W_Q5_0, W_Q5_1, W_Q8_0, W_Q4_K, W_Q
 //   fifth bit eight 64-bit masks; mask j has bit 4r+i for output r and k 4j+i
 //   two bits  (Q6_K) two vectors; in byte 4r+i of vector p, bits 2s..2s+1 belong to k 4(4p+s)+i
 //   bytes     (Q8_0) eight vectors in the order of k, xor 0x80
+// Levels whose products read weights row by row (Level.by_rows) keep each output's share of a block together instead:
+//   nibbles   [16][16 bytes]; Q4_0, Q4_1, Q4_K in the order of nibble_place, the others k (low) and 16+k (high) in byte k
+//   fifth bit [16][4 bytes]; bit k
+//   two bits  [16][8 bytes]; k 8i+j at bits 2i of byte j
+//   bytes     [16][32 bytes], xor 0x80
 typedef struct {
 	uint8_t *p;
 	int64_t stride; // bytes a tile
-	int32_t n, k, nb, fmt;
+	int32_t n, k, nb, fmt, by_rows;
 } Weight;
+
+// Where word w (of 32) of an expanded row finds its nibble among the row's 16 bytes: one 64-bit half feeds every second quadword.
+// Word w belongs to k word_k(w): a pair of words is k j and 16+j.
+static inline int nibble_place(int w) { return w / 4 % 2 * 16 + w / 8 * 4 + w % 4; }
+static inline int word_k(int w) { return w / 2 + w % 2 * 16; }
 
 static inline int is_float(int fmt) { return fmt <= W_BF16; }
 
@@ -55,15 +65,26 @@ static inline size_t tile_bytes(int fmt, int k) {
 // int8 q[6][32], f32 d[6], f32 d*sum(q)[6], i16 sum(q[0..15])[6]. Each producer writes whole cache lines of its own.
 enum { PANEL = 6, PANEL_BYTES = 256, PANEL_D = 192, PANEL_DS = 216, PANEL_LO = 240 };
 
+// AMX panels hold bfloat16, `wide` tokens (1, 2, 4, 8 or 16, by the rows of the step): per panel and 32-k block 16 rows of one pair
+// (k j, k 16+j) a token.
+enum { AMX_WIDE = 16, AMX_BYTES = 64 }; // bytes a token and block
+
 // A buffer of a step: float rows (ld floats apart, a multiple of 32) and its panels; either may be absent.
 typedef struct {
 	float *f;
 	uint8_t *q;
 	int32_t ld, nb, width, rows_kind;
+	int32_t wide; // set by each step
 } Buf;
 
+static inline int wide_for(int rows) { return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : rows <= 8 ? 8 : AMX_WIDE; }
+
 static inline uint8_t *panel(const Buf *b, int t, int block) {
+#ifdef AMX
+	return b->q + ((size_t)(t / b->wide) * (size_t)b->nb + (size_t)block) * (size_t)(b->wide * AMX_BYTES) + (size_t)(t % b->wide) * 4;
+#else
 	return b->q + ((size_t)(t / PANEL) * b->nb + block) * PANEL_BYTES;
+#endif
 }
 
 enum { ROWS_TOKENS, ROWS_LOGITS, ROWS_REQUESTS };
@@ -200,7 +221,8 @@ typedef struct LogitWork {
 } LogitWork;
 
 typedef float row16[16];
-typedef row16 tile_out[PANEL];
+enum { OUT_ROWS = 16 }; // tokens of an epilogue
+typedef row16 tile_out[OUT_ROWS];
 
 // Scratch of one thread.
 enum { MAX_UNIT_TILES = 32 };
@@ -224,10 +246,12 @@ typedef void (*PhaseFn)(const Exec *, const Phase *, int unit, int thread);
 typedef struct Level {
 	const char *name;
 	int32_t att_rows, expand_from; // query rows of an attention unit; tokens from which tiles are expanded
+	int32_t panel, panel_bytes;    // tokens of a panel at most, and its bytes a block
+	int32_t by_rows, expand_bytes; // order of packed blocks; scratch of an expanded block
 	void (*enter)(void), (*leave)(void); // or null: a thread's state around pieces of work (AMX tiles)
 	PhaseFn run[P_KINDS];
 	// for tests and benchmarks: nt (1 or 2) tiles by T (at most PANEL) tokens of one panel / of float rows
-	void (*dot)(const Weight *, int tile, int nt, const uint8_t *a, int T, tile_out *o);
+	void (*dot)(const Weight *, int tile, int nt, const uint8_t *a, int T, tile_out *o); // null on the AMX level
 	void (*fdot)(const Weight *, int tile, int nt, const float *x, int ld, int T, tile_out *o);
 	void (*expand)(const Weight *, int tile, uint8_t *to);
 	void (*dot_expanded)(const Weight *, const uint8_t *x, const uint8_t *y, const uint8_t *a, int T, tile_out *o);
@@ -235,7 +259,7 @@ typedef struct Level {
 	void (*row)(const Weight *, int row, float *to);
 } Level;
 
-extern const Level level_avx512, level_avxvnni, level_avx2, level_scalar;
+extern const Level level_amx, level_avx512, level_avxvnni, level_avx2, level_scalar;
 const Level *level_find(const char *name); // null when this machine lacks it; "" the best
 
 // phases.c

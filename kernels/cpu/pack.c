@@ -36,6 +36,20 @@ static void put_fifth(uint8_t *q, int r, const uint8_t *v) {
 		}
 }
 
+// The 32 numbers v of output r, kept together.
+static void put_row(uint8_t *q, int fmt, int r, const uint8_t *v) {
+	uint8_t *n = q + r * 16, *f = q + 256 + r * 4, *two = q + 256 + r * 8;
+	int table = fmt == W_Q4_0 || fmt == W_Q4_1 || fmt == W_Q4_K;
+	for (int w = 0; w < 32; w++) {
+		int at = table ? nibble_place(w) : w / 2 * 2 + w % 2, k = word_k(w);
+		n[at / 2] |= (uint8_t)((v[k] & 15) << (at % 2 * 4));
+	}
+	for (int k = 0; k < 32; k++) {
+		if (fmt == W_Q5_0 || fmt == W_Q5_1 || fmt == W_Q5_K) f[k / 8] |= (uint8_t)((v[k] >> 4 & 1) << (k % 8));
+		if (fmt == W_Q6_K) two[k % 8] |= (uint8_t)((v[k] >> 4) << (k / 8 * 2));
+	}
+}
+
 static void put_two(uint8_t *q, int r, const uint8_t *v) {
 	for (int j = 0; j < 8; j++)
 		for (int i = 0; i < 4; i++) q[256 + j / 4 * 64 + r * 4 + i] |= (uint8_t)((v[4 * j + i] >> 4) << (j % 4 * 2));
@@ -53,7 +67,7 @@ static void scale_min(const uint8_t *p, int g, uint8_t *s, uint8_t *m) { // the 
 
 static const uint8_t raw_bytes[] = {[W_Q4_0] = 18, [W_Q4_1] = 20, [W_Q5_0] = 22, [W_Q5_1] = 24, [W_Q8_0] = 34, [W_Q4_K] = 144, [W_Q5_K] = 176, [W_Q6_K] = 210};
 
-static void pack_legacy(uint8_t *tile, int fmt, int nb, int r, const uint8_t *raw) {
+static void pack_legacy(uint8_t *tile, int fmt, int nb, int by_rows, int r, const uint8_t *raw) {
 	size_t qb = quant_bytes(fmt);
 	uint8_t *s = tile + (size_t)nb * qb, *m = s + (size_t)nb * 32;
 	for (int b = 0; b < nb; b++, raw += raw_bytes[fmt]) {
@@ -64,6 +78,10 @@ static void pack_legacy(uint8_t *tile, int fmt, int nb, int r, const uint8_t *ra
 		if (fmt == W_Q4_1 || fmt == W_Q5_1) {
 			memcpy(m + b * 32 + r * 2, x, 2);
 			x += 2;
+		}
+		if (fmt == W_Q8_0 && by_rows) {
+			for (int i = 0; i < 32; i++) q[r * 32 + i] = x[i] ^ 0x80;
+			continue;
 		}
 		if (fmt == W_Q8_0) {
 			for (int j = 0; j < 8; j++)
@@ -79,12 +97,16 @@ static void pack_legacy(uint8_t *tile, int fmt, int nb, int r, const uint8_t *ra
 			v[i] = (uint8_t)((x[i] & 15) | (high >> i & 1) << 4);
 			v[i + 16] = (uint8_t)(x[i] >> 4 | (high >> (i + 16) & 1) << 4);
 		}
+		if (by_rows) {
+			put_row(q, fmt, r, v);
+			continue;
+		}
 		put_nibbles(q, r, v);
 		if (fmt == W_Q5_0 || fmt == W_Q5_1) put_fifth(q, r, v);
 	}
 }
 
-static void pack_super(uint8_t *tile, int fmt, int nb, int r, const uint8_t *raw) {
+static void pack_super(uint8_t *tile, int fmt, int nb, int by_rows, int r, const uint8_t *raw) {
 	size_t qb = quant_bytes(fmt);
 	uint8_t *s = tile + (size_t)nb * qb, *t = s + (size_t)nb * 32;
 	for (int sb = 0; sb < nb / 8; sb++, raw += raw_bytes[fmt]) {
@@ -102,6 +124,10 @@ static void pack_super(uint8_t *tile, int fmt, int nb, int r, const uint8_t *raw
 				for (int i = 0; i < 32; i++) v[i] = (uint8_t)((low[i] >> (part / 2 * 4) & 15) | (high[i] >> (part * 2) & 3) << 4);
 				s[b * 32 + r] = raw[192 + g * 2];
 				s[b * 32 + 16 + r] = raw[192 + g * 2 + 1];
+				if (by_rows) {
+					put_row(q, fmt, r, v);
+					continue;
+				}
 				put_nibbles(q, r, v);
 				put_two(q, r, v);
 				continue;
@@ -112,6 +138,10 @@ static void pack_super(uint8_t *tile, int fmt, int nb, int r, const uint8_t *raw
 				if (fmt == W_Q5_K) v[i] |= (uint8_t)((high[i] >> g & 1) << 4);
 			}
 			scale_min(raw + 4, g, &s[b * 32 + r], &s[b * 32 + 16 + r]);
+			if (by_rows) {
+				put_row(q, fmt, r, v);
+				continue;
+			}
 			put_nibbles(q, r, v);
 			if (fmt == W_Q5_K) put_fifth(q, r, v);
 		}
@@ -130,8 +160,8 @@ void pack_rows(Weight *w, int dtype, const uint8_t *raw, int from, int to) {
 			for (int k = 0; k < w->k; k++) memcpy(tile + ((size_t)k * 16 + (size_t)(i % 16)) * 4, raw + (size_t)k * 4, 4);
 		else if (is_float(w->fmt))
 			for (int k = 0; k < w->k; k++) memcpy(tile + ((size_t)k * 16 + (size_t)(i % 16)) * 2, raw + (size_t)k * 2, 2);
-		else if (w->fmt >= W_Q4_K) pack_super(tile, w->fmt, w->nb, i % 16, raw);
-		else pack_legacy(tile, w->fmt, w->nb, i % 16, raw);
+		else if (w->fmt >= W_Q4_K) pack_super(tile, w->fmt, w->nb, w->by_rows, i % 16, raw);
+		else pack_legacy(tile, w->fmt, w->nb, w->by_rows, i % 16, raw);
 	}
 }
 

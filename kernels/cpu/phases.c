@@ -3,6 +3,8 @@
 // phases.c: how much work a phase is, the batch's derived lists, and which levels this machine has.
 #include "omni.h"
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 int linear_splits(const Phase *p, int M, int threads) {
 	// Few units leave threads idle at a phase's end: cut the tokens too. Each part unpacks the weights again, so parts stay large.
@@ -33,7 +35,7 @@ int phase_units(const Exec *e, const Phase *p, int *chunk) {
 	}
 	case P_LOGITS: return M;
 	}
-	*chunk = M >= 12 * e->threads ? PANEL : 1;
+	*chunk = M >= 12 * e->threads ? e->lv->panel : 1;
 	return M;
 }
 
@@ -79,13 +81,19 @@ void batch_prepare(Batch *b, int tile_rows, int ratio0, int ratio1) {
 	}
 }
 
-// The instructions and the registers that the kernel saves (XGETBV).
+// The instructions, and the registers that the kernel saves (XGETBV).
 typedef struct {
-	int avx2, vnni256, vnni512;
+	int avx2, vnni256, vnni512, amx;
 } Features;
 
+// Tiles are a large state that a process asks the kernel for; threads that it starts later inherit the permission.
+static int may_use_tiles(void) {
+	enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+	return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
+}
+
 static Features features(void) {
-	Features f = {0, 0, 0};
+	Features f = {0, 0, 0, 0};
 	unsigned a, b, c, d, lo, hi;
 	if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA) || !(c & bit_F16C) || !(c & bit_POPCNT)) return f;
 	__asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
@@ -94,14 +102,16 @@ static Features features(void) {
 	int wide = (bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ);
 	f.vnni512 = f.avx2 && (lo & 0xe6) == 0xe6 && ((int)b & wide) == wide && (c & bit_AVX512VNNI);
 	unsigned a1, b1, c1, d1;
-	if (a >= 1 && __get_cpuid_count(7, 1, &a1, &b1, &c1, &d1)) f.vnni256 = f.avx2 && (a1 & (1u << 4));
+	if (a < 1 || !__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1)) return f;
+	f.vnni256 = f.avx2 && (a1 & bit_AVXVNNI);
+	f.amx = f.vnni512 && (lo & 0x60000) == 0x60000 && (c & bit_AVX512VBMI) && (a1 & bit_AVX512BF16) && (d & bit_AMX_TILE) && (d & bit_AMX_BF16) && may_use_tiles();
 	return f;
 }
 
 const Level *level_find(const char *name) {
 	Features f = features();
-	const Level *have[4] = {f.vnni512 ? &level_avx512 : 0, f.vnni256 ? &level_avxvnni : 0, f.avx2 ? &level_avx2 : 0, &level_scalar};
-	for (int i = 0; i < 4; i++)
+	const Level *have[] = {f.amx ? &level_amx : 0, f.vnni512 ? &level_avx512 : 0, f.vnni256 ? &level_avxvnni : 0, f.avx2 ? &level_avx2 : 0, &level_scalar};
+	for (size_t i = 0; i < sizeof have / sizeof *have; i++)
 		if (have[i] && (!*name || !strcmp(name, have[i]->name))) return have[i];
 	return 0;
 }

@@ -20,6 +20,7 @@ type plan struct {
 	limits  kernels.Limits
 	threads int
 	attRows int
+	packing layout
 	half    bool // caches hold float16
 
 	matrices map[kernels.WeightID]*matrix
@@ -66,8 +67,8 @@ type buffer struct {
 
 func (b *buffer) ld() int           { return (b.width + 31) / 32 * 32 }
 func (b *buffer) floatBytes() int64 { return int64(b.limit) * int64(b.ld()) * 4 }
-func (b *buffer) panelBytes() int64 {
-	return int64(b.limit/C.PANEL) * int64(b.width/32) * C.PANEL_BYTES
+func (b *buffer) panelBytes(l layout) int64 {
+	return int64((b.limit+l.panel-1)/l.panel) * int64(b.width/32) * l.panelBytes
 }
 
 type segment struct {
@@ -135,11 +136,11 @@ func newPhase(kind C.int32_t, rows C.int32_t, label string) phase {
 		scale: 1, post: 1, alpha: 1}
 }
 
-func newPlan(m *kernels.Module, l kernels.Limits, threads, attRows int) (*plan, error) {
+func newPlan(m *kernels.Module, l kernels.Limits, threads int, level *C.Level) (*plan, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("module %s: %w", m.Name, err)
 	}
-	p := &plan{module: m, limits: l, threads: threads, attRows: attRows, matrices: map[kernels.WeightID]*matrix{},
+	p := &plan{module: m, limits: l, threads: threads, attRows: int(level.att_rows), packing: layoutOf(level), matrices: map[kernels.WeightID]*matrix{},
 		vectors: map[vectorKey]*vector{}, shared: map[string]*buffer{}}
 	if err := p.checkLimits(); err != nil {
 		return nil, err
@@ -207,7 +208,7 @@ func (p *plan) matrix(w kernels.WeightID) *matrix {
 	if m, ok := p.matrices[w]; ok {
 		return m
 	}
-	m, err := newMatrix(p.module.Weights[w], p.limits.Exact)
+	m, err := newMatrix(p.module.Weights[w], p.limits.Exact, p.packing)
 	if err != nil {
 		p.errs = append(p.errs, err)
 		m = &matrix{n: 32, k: 32, format: C.W_F32}
@@ -325,7 +326,7 @@ func (p *plan) rowLimit(kind C.int32_t) int {
 	case C.ROWS_REQUESTS:
 		n = p.limits.Rows
 	}
-	return (n+C.PANEL-1)/C.PANEL*C.PANEL + C.PANEL
+	return (n+p.packing.panel-1)/p.packing.panel*p.packing.panel + p.packing.panel
 }
 
 // forms decides which buffers are floats and which are panels, and quantises those whose producers cannot.

@@ -50,7 +50,7 @@ type run struct {
 
 // Plan sizes a module for this device.
 func (d *device) Plan(m *kernels.Module, l kernels.Limits) (kernels.MemoryPlan, error) {
-	p, err := newPlan(m, l, d.threads, int(d.level.att_rows))
+	p, err := newPlan(m, l, d.threads, d.level)
 	if unsupported(err) {
 		return d.reference().Plan(m, l)
 	}
@@ -106,7 +106,7 @@ func (p *plan) expandBytes() int64 {
 	for _, e := range p.entries {
 		for i := range e.phases {
 			for _, s := range e.phases[i].segs {
-				n := int64(s.tiles) * int64(s.w.k/32) * 640
+				n := int64(s.tiles) * int64(s.w.k/32) * p.packing.expandBytes
 				if s.w2 != nil {
 					n *= 2
 				}
@@ -121,7 +121,7 @@ func (p *plan) expandBytes() int64 {
 func (p *plan) sampleBytes() int64 { return int64(p.module.Vocab+16) * 16 }
 
 func (p *plan) scratchBytes() int64 {
-	n := int64(p.threads) * (round64(p.threadFloats()*4) + round64(p.expandBytes()) + round64(C.MAX_UNIT_TILES*2*C.PANEL*64) + round64(p.sampleBytes()) + 4096)
+	n := int64(p.threads) * (round64(p.threadFloats()*4) + round64(p.expandBytes()) + round64(C.MAX_UNIT_TILES*2*C.OUT_ROWS*64) + round64(p.sampleBytes()) + 4096)
 	n += round64(int64(p.threads) * int64(unsafe.Sizeof(C.Scratch{})))
 	for _, e := range p.entries {
 		n += p.layout(e)
@@ -178,7 +178,7 @@ func (p *plan) layout(e *entryPlan) int64 {
 				b.f = place(b.floatBytes(), b)
 			}
 			if b.panel {
-				b.q = place(b.panelBytes(), b)
+				b.q = place(b.panelBytes(p.packing), b)
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func (p *plan) layout(e *entryPlan) int64 {
 
 // Compile packs the module's weights and lays out its buffers.
 func (d *device) Compile(m *kernels.Module, l kernels.Limits) (kernels.Program, error) {
-	p, err := newPlan(m, l, d.threads, int(d.level.att_rows))
+	p, err := newPlan(m, l, d.threads, d.level)
 	if unsupported(err) {
 		return d.compileReference(m, l, err)
 	}
@@ -217,7 +217,7 @@ func (pr *program) build() error {
 		s := &unsafe.Slice(pr.threads, p.threads)[i]
 		s.scores = (*C.float)(b.take(p.threadFloats() * 4))
 		s.expand = (*C.uint8_t)(b.take(p.expandBytes()))
-		s.out = (*C.tile_out)(b.take(C.MAX_UNIT_TILES * 2 * C.PANEL * 64))
+		s.out = (*C.tile_out)(b.take(C.MAX_UNIT_TILES * 2 * C.OUT_ROWS * 64))
 		s.logits = (*C.float)(b.take(p.sampleBytes()))
 		b.take(4096) // threads' scratch on different pages
 	}

@@ -34,6 +34,30 @@ INL V scale_d6(Tail l, int b, int h) { return v_mul(half_at(l.t + b / 8 * 32), v
 INL int nibbles(int fmt) { return fmt != W_Q8_0; }
 INL int fifth(int fmt) { return fmt == W_Q5_0 || fmt == W_Q5_1 || fmt == W_Q5_K; }
 
+// The stored number k of output r in a block.
+static int quant_at(int fmt, const uint8_t *q, int r, int k) {
+#ifdef BY_ROWS
+	if (fmt == W_Q8_0) return q[r * 32 + k];
+	int at = k % 16 * 2 + k / 16;
+	if (fmt == W_Q4_0 || fmt == W_Q4_1 || fmt == W_Q4_K) at = nibble_place(at);
+	int v = q[r * 16 + at / 2] >> (at % 2 * 4) & 15;
+	if (fifth(fmt)) v |= (q[256 + r * 4 + k / 8] >> (k % 8) & 1) << 4;
+	if (fmt == W_Q6_K) v |= (q[256 + r * 8 + k % 8] >> (k / 8 * 2) & 3) << 4;
+	return v;
+#else
+	int j = k / 4;
+	if (fmt == W_Q8_0) return q[j * 64 + r * 4 + k % 4];
+	int v = q[j % 4 * 64 + r * 4 + k % 4] >> (j / 4 * 4) & 15;
+	if (fifth(fmt)) {
+		uint64_t m;
+		memcpy(&m, q + 256 + j * 8, 8);
+		v |= (int)(m >> (r * 4 + k % 4) & 1) << 4;
+	}
+	if (fmt == W_Q6_K) v |= (q[256 + j / 4 * 64 + r * 4 + k % 4] >> (j % 4 * 2) & 3) << 4;
+	return v;
+#endif
+}
+
 // One output row to floats, as ggml dequantises it: product and difference rounded separately.
 static void dequantise_row(const Weight *w, int row, float *to) {
 	const uint8_t *tile = w->p + (size_t)(row / 16) * (size_t)w->stride;
@@ -63,15 +87,7 @@ static void dequantise_row(const Weight *w, int row, float *to) {
 			if (minima) v_store(m, scale_m(fmt, l, b, dv));
 		}
 		for (int i = 0; i < 32; i++) {
-			int j = i / 4, v;
-			if (fmt == W_Q8_0) v = q[j * 64 + r * 4 + i % 4];
-			else v = q[j % 4 * 64 + r * 4 + i % 4] >> (j / 4 * 4) & 15;
-			if (fifth(fmt)) {
-				uint64_t mask;
-				memcpy(&mask, q + 256 + j * 8, 8);
-				v |= (int)(mask >> (r * 4 + i % 4) & 1) << 4;
-			}
-			if (fmt == W_Q6_K) v |= (q[256 + j / 4 * 64 + r * 4 + i % 4] >> (j % 4 * 2) & 3) << 4;
+			int v = quant_at(fmt, q, r, i);
 			float s = i < 16 ? d[r] : e[r];
 			if (minima) {
 				float p = s * (float)v;

@@ -295,6 +295,7 @@ func (s *step) enter() error {
 			}
 		}
 	}
+	s.widen()
 	ratios := [2]C.int{}
 	for i, r := range s.program.plan.ratios {
 		ratios[i] = C.int(r)

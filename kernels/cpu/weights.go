@@ -101,6 +101,7 @@ func (b *bump) take(n int64) unsafe.Pointer {
 type matrix struct {
 	view   tensor.View
 	format C.int32_t
+	byRows C.int32_t
 	n, k   int
 	stride int64
 	c      C.Weight
@@ -111,11 +112,11 @@ const readAhead = 16 << 10
 
 func (m *matrix) bytes() int64 { return m.stride*int64((m.n+31)/32*2) + 64 }
 
-func newMatrix(w kernels.Weight, exact bool) (*matrix, error) {
+func newMatrix(w kernels.Weight, exact bool, l layout) (*matrix, error) {
 	if len(w.View.Shape) != 2 {
 		return nil, fmt.Errorf("weight %s: shape %v is not [out, in]", w.Name, w.View.Shape)
 	}
-	m := &matrix{view: w.View, format: formatOf(w.View.DType, exact), n: w.View.Shape[0], k: w.View.Shape[1]}
+	m := &matrix{view: w.View, format: formatOf(w.View.DType, exact), byRows: l.byRows, n: w.View.Shape[0], k: w.View.Shape[1]}
 	if _, err := tensor.NewView(w.View.DType, w.View.Shape, w.View.Data); err != nil {
 		return nil, fmt.Errorf("weight %s: %w", w.Name, err)
 	}
@@ -128,7 +129,7 @@ func newMatrix(w kernels.Weight, exact bool) (*matrix, error) {
 
 // place gives the matrix its memory; pack fills it.
 func (m *matrix) place(p unsafe.Pointer) {
-	m.c = C.Weight{p: (*C.uint8_t)(p), stride: C.int64_t(m.stride), n: C.int32_t(m.n), k: C.int32_t(m.k), nb: C.int32_t(m.k / 32), fmt: m.format}
+	m.c = C.Weight{p: (*C.uint8_t)(p), stride: C.int64_t(m.stride), n: C.int32_t(m.n), k: C.int32_t(m.k), nb: C.int32_t(m.k / 32), fmt: m.format, by_rows: m.byRows}
 }
 
 // packBlock is how many rows one goroutine packs at a time: whole tiles, so that no two write the same.

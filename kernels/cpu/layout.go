@@ -1,0 +1,30 @@
+//go:build cgo && linux && amd64
+
+package cpu
+
+// #include "omni.h"
+import "C"
+
+// layout is what a level decides about memory.
+type layout struct {
+	panel       int   // tokens of a panel at most
+	panelBytes  int64 // a block of 32 columns
+	byRows      C.int32_t
+	expandBytes int64 // an expanded block
+}
+
+func layoutOf(l *C.Level) layout {
+	return layout{int(l.panel), int64(l.panel_bytes), l.by_rows, int64(l.expand_bytes)}
+}
+
+// widen gives panels the width that the step's rows need: one token then fills one cache line, and sixteen share sixteen.
+func (s *step) widen() {
+	rows := [...]C.int32_t{C.ROWS_TOKENS: s.c.T, C.ROWS_LOGITS: s.c.L, C.ROWS_REQUESTS: s.c.R}
+	for _, e := range s.program.entries {
+		for _, b := range e.plan.buffers {
+			if b.panel && b.c != nil {
+				b.c.wide = C.wide_for(C.int(rows[b.c.rows_kind]))
+			}
+		}
+	}
+}

@@ -1,0 +1,71 @@
+// linear_amx.h: the linear phase of the AMX level. Up to 16 tokens stream through weights that are expanded as they are read; more
+// tokens share tiles that are expanded once a unit.
+
+// One panel of `wide` tokens by nt tiles from `tile` on.
+static void few_products(const Weight *w, int tile, int nt, const Buf *in, int t, tile_out *o) {
+	for (int i = 0; i < nt; i += 2) {
+		int two = nt - i < 2 ? 1 : 2;
+		stream(w, tile + i, two, panel(in, t, 0), in->wide);
+		TILE_OUT(0, in->wide, o[i]);
+		if (two == 2) TILE_OUT(1, in->wide, o[i + 1]);
+	}
+}
+
+// One or two panels of 16 tokens by nt expanded tiles; the second panel's outputs go to p, which is null where there is none.
+static void many_products(const Weight *w, const uint8_t *x, int nt, const Buf *in, int t, tile_out *o, tile_out *p) {
+	const size_t n = (size_t)w->nb * 1024;
+	for (int i = 0; i < nt; i += 2) {
+		int two = nt - i < 2 ? 1 : 2;
+		const uint8_t *u = x + (size_t)i * n, *v = u + (size_t)(two - 1) * n;
+		if (p) block22(w->nb, u, v, panel(in, t, 0), panel(in, t + 16, 0));
+		else block21(w->nb, u, v, panel(in, t, 0));
+		TILE_OUT(0, 16, o[i]);
+		if (two == 2) TILE_OUT(2, 16, o[i + 1]);
+		if (!p) continue;
+		TILE_OUT(1, 16, p[i]);
+		if (two == 2) TILE_OUT(3, 16, p[i + 1]);
+	}
+}
+
+// Tokens [t, t+T) and [t+16, t+16+T2) by nt tiles from `tile` on, which lie expanded at x unless that is null.
+static void unit_products(const Weight *w, int tile, int nt, const uint8_t *x, const Buf *in, int t, int T, int T2, tile_out *o, tile_out *q) {
+	if (is_float(w->fmt))
+		for (int i = 0; i < nt; i += 2) {
+			int two = nt - i < 2 ? 1 : 2;
+			fdot(w, tile + i, two, row_of(in, t), in->ld, T, o + i);
+			if (T2) fdot(w, tile + i, two, row_of(in, t + OUT_ROWS), in->ld, T2, q + i);
+		}
+	else if (x) many_products(w, x, nt, in, t, o, T2 ? q : 0);
+	else few_products(w, tile, nt, in, t, o);
+}
+
+static const uint8_t *expand_unit(const Weight *w, int tile, int nt, uint8_t *to) {
+	if (is_float(w->fmt)) return 0;
+	for (int i = 0; i < nt; i++) expand(w, tile + i, to + (size_t)i * (size_t)w->nb * 1024);
+	return to;
+}
+
+static void run_linear(const Exec *e, const Phase *p, int unit, int thread) {
+	Scratch *sc = &e->scratch[thread];
+	int M = phase_rows(e, p), splits = linear_splits(p, M, e->threads), u = unit / splits, part = unit % splits;
+	int panels = (M + OUT_ROWS - 1) / OUT_ROWS, t0 = panels * part / splits * OUT_ROWS, t1 = panels * (part + 1) / splits * OUT_ROWS;
+	if (t1 > M) t1 = M;
+	const Segment *s = p->seg;
+	for (; u >= s->units; s++) u -= s->units;
+	int tile = u * s->tiles, nt = s->tiles, total = (s->w.n + 31) / 32 * 2, gated = s->epilogue == E_GATED;
+	if (s->epilogue < E_HEAD_Q || gated) nt = total - tile < nt ? total - tile : nt;
+	const uint8_t *x = 0, *y = 0;
+	if (t1 - t0 > OUT_ROWS) {
+		x = expand_unit(&s->w, tile, nt, sc->expand);
+		if (gated) y = expand_unit(&s->w2, tile, nt, sc->expand + (size_t)nt * (size_t)s->w.k * 32);
+	}
+	tile_out *o = sc->out, *q = o + nt * (gated ? 2 : 1);
+	if (p->in->q) tiles_for(p->in->wide);
+	for (int t = t0; t < t1; t += 2 * OUT_ROWS) {
+		int T = t1 - t < OUT_ROWS ? t1 - t : OUT_ROWS, T2 = t1 - t - T < OUT_ROWS ? t1 - t - T : OUT_ROWS;
+		unit_products(&s->w, tile, nt, x, p->in, t, T, T2, o, q);
+		if (gated) unit_products(&s->w2, tile, nt, y, p->in, t, T, T2, o + nt, q + nt);
+		epilogue(e, s, u, nt, t, T, o);
+		if (T2) epilogue(e, s, u, nt, t + T, T2, q);
+	}
+}
