@@ -5,6 +5,7 @@ package cuda
 import (
 	"fmt"
 	"sync"
+	"unsafe"
 
 	"github.com/ebitengine/purego"
 )
@@ -64,4 +65,18 @@ func (f *frames) hot(p *proc, a, b, c, d uintptr) int32 {
 
 func dlopen(path string) (uintptr, error) {
 	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+}
+
+// cString reads a library's text.
+func cString(addr uintptr) string {
+	if addr == 0 {
+		return ""
+	}
+	// The address is C memory: its value is taken through a pointer of that type, not converted.
+	p := *(**byte)(unsafe.Pointer(&addr))
+	var out []byte
+	for ; *p != 0 && len(out) < 1<<12; p = (*byte)(unsafe.Add(unsafe.Pointer(p), 1)) {
+		out = append(out, *p)
+	}
+	return string(out)
 }

@@ -72,6 +72,9 @@ func (b Build) Driver() string { return filepath.Join(b.Dir, "libcuda.so.1") }
 // BLAS is the stand-in for cuBLASLt.
 func (b Build) BLAS() string { return filepath.Join(b.Dir, "libcublasLt.so.13") }
 
+// Management is the stand-in for NVML.
+func (b Build) Management() string { return filepath.Join(b.Dir, "libnvidia-ml.so.1") }
+
 // Kernels is the product's kernels, compiled in that way. OMNI_SIM_KERNELS with this path makes a fatbin stand for it.
 func (b Build) Kernels(v Variant) string {
 	return filepath.Join(b.Dir, "libkernels"+string(v)+".so")
