@@ -14,6 +14,9 @@ const MinimumVersion = 13000
 // minimumCapability is the oldest architecture that the kernels are compiled for.
 func minimumCapability() ComputeCapability { return ComputeCapability{8, 0} }
 
+// computeModeProhibited is CU_COMPUTEMODE_PROHIBITED.
+const computeModeProhibited = 2
+
 // ComputeCapability is a GPU's architecture, e.g. 9.0.
 type ComputeCapability struct{ Major, Minor int }
 
@@ -77,7 +80,7 @@ func Describe(d Driver, ordinal int) (DeviceInfo, error) {
 			return i, err
 		}
 	}
-	i.ECC, i.ComputeModeExcluded = ecc != 0, mode == 2
+	i.ECC, i.ComputeModeExcluded = ecc != 0, mode == computeModeProhibited
 	i.PCI = fmt.Sprintf("%04x:%02x:%02x.0", domain, bus, slot)
 	return i, nil
 }
