@@ -33,7 +33,7 @@ func doors() []door {
 		// ref reads quantised weights by their definition; cpu is compared with ref and is ref where cgo is off.
 		{"kernels/ref", with("kernels", "internal/weights/quant")},
 		{"kernels/cpu", with("kernels", "kernels/ref", "internal/weights/quant")},
-		{"kernels/gpu", with("kernels", "cuda")},
+		{"kernels/gpu", with("kernels", "cuda", "internal/weights/quant")},
 		{"kernels/kerneltest", with("kernels")},
 		{"cuda", nil},
 		{"engine/models", with("kernels")},

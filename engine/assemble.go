@@ -26,7 +26,8 @@ type Settings struct {
 	// Utilization is the share of a device's own memory that this process may take (--gpu-memory-utilization); 0: the default.
 	Utilization float64
 	KV          tensor.DType
-	Exact       bool // float32 throughout
+	Exact       bool         // float32 throughout
+	Compute     tensor.DType // of activations, where the device has a choice; Invalid: it chooses
 	Prefix      bool
 	HashAlgo    string
 }
@@ -57,7 +58,7 @@ func Plan(dev kernels.Device, m *kernels.Module, s Settings) (*Assembly, error) 
 func plan(dev kernels.Device, m *kernels.Module, s Settings) (*Assembly, CacheRequest, error) {
 	a := &Assembly{Limits: kernels.Limits{
 		Tokens: s.MaxTokens, Rows: s.MaxSeqs, LogitRows: max(s.MaxSeqs, mostLogits), MaxModelLen: s.MaxModelLen,
-		InFlight: max(s.Depth, 1), BlockSize: s.BlockSize, KV: s.KV, Exact: s.Exact,
+		InFlight: max(s.Depth, 1), BlockSize: s.BlockSize, KV: s.KV, Exact: s.Exact, Compute: s.Compute,
 	}}
 	req := CacheRequest{
 		Bytes: s.CacheBytes, Blocks: s.Blocks, MaxModelLen: s.MaxModelLen, MaxTokens: s.MaxTokens, MaxSeqs: s.MaxSeqs,

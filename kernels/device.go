@@ -43,6 +43,8 @@ type Limits struct {
 	Priority     int          // of this program's steps on a shared device; higher runs first
 	// Exact asks for float32 arithmetic throughout: no quantised activations, no reduced-precision caches.
 	Exact bool
+	// Compute is the element type of activations on a device that has a choice (BF16, F16); Invalid lets it choose. Exact overrides it.
+	Compute tensor.DType
 }
 
 // MemoryPlan is what a program will take, in bytes. The engine fills Blocks and Slots before NewStates.

@@ -23,8 +23,6 @@ import (
 	"omni-engine/internal/server/schema"
 	"omni-engine/internal/tensor"
 	"omni-engine/kernels"
-	"omni-engine/kernels/cpu"
-	"omni-engine/kernels/ref"
 	"omni-engine/metrics"
 	"omni-engine/metrics/record"
 	"omni-engine/metrics/stagelog"
@@ -117,13 +115,6 @@ func (s *source) load(cfg *config.Serve) (*models.Model, error) {
 	return models.Load(in)
 }
 
-func openDevice(cfg *config.Serve) (kernels.Device, error) {
-	if cfg.Device == "ref" {
-		return ref.Open(ref.Options{Threads: cfg.Threads}), nil
-	}
-	return cpu.Open(cpu.Options{Threads: cfg.Threads, Level: cfg.CPULevel})
-}
-
 // contextLength is --max-model-len, which may not exceed what the model was made for.
 func contextLength(cfg *config.Serve, m *models.Model) (int, error) {
 	if cfg.MaxModelLen == 0 {
@@ -157,7 +148,8 @@ func settings(cfg *config.Serve, dev kernels.Device, m *models.Model, maxLen int
 	}
 	return engine.Settings{MaxModelLen: maxLen, MaxSeqs: cfg.MaxNumSeqs, MaxTokens: cfg.MaxNumBatchedTokens,
 		BlockSize: cfg.BlockSize, Depth: depth, Seed: uint64(cfg.Seed), CacheBytes: bytes, Blocks: cfg.NumBlocks, Free: engine.FreeMemory(os.DirFS("/")), KV: kv, Exact: exact,
-		Prefix: cfg.PrefixCaching && !m.Recurrent, HashAlgo: cfg.PrefixHash, Utilization: cfg.Utilization}
+		Compute: map[string]tensor.DType{"bfloat16": tensor.BF16, "float16": tensor.F16, "half": tensor.F16}[cfg.DType],
+		Prefix:  cfg.PrefixCaching && !m.Recurrent, HashAlgo: cfg.PrefixHash, Utilization: cfg.Utilization}
 }
 
 func logPlan(log *slog.Logger, dev kernels.DeviceInfo, m *models.Model, asm *engine.Assembly, cfg *config.Serve, maxLen int, took time.Duration) {
