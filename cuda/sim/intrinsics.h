@@ -98,6 +98,12 @@ template <class T> static inline T atomic_add(T* p, T v) { return __atomic_fetch
 static inline int atomicAdd(int* p, int v) { return atomic_add(p, v); }
 static inline unsigned atomicAdd(unsigned* p, unsigned v) { return atomic_add(p, v); }
 static inline unsigned long long atomicAdd(unsigned long long* p, unsigned long long v) { return atomic_add(p, v); }
+static inline float atomicAdd(float* p, float v) {
+	float o = *p, n;
+	do n = o + v;
+	while (!__atomic_compare_exchange(p, &o, &n, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return o;
+}
 static inline unsigned atomicOr(unsigned* p, unsigned v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
 
 #define cp_async16(dst, src, valid) cusim::cp_async(dst, src, 16, (valid) ? 16 : 0, CUSIM_HERE)

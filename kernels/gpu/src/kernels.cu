@@ -1,0 +1,12 @@
+// All kernels, as one module.
+#include "attn_any.cuh"
+#include "attn_decode.cuh"
+#include "attn_prefill.cuh"
+#include "elementwise.cuh"
+#include "embed.cuh"
+#include "gemm.cuh"
+#include "gemm_q.cuh"
+#include "heads.cuh"
+#include "logprobs.cuh"
+#include "norm.cuh"
+#include "sample.cuh"
