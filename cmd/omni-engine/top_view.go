@@ -132,14 +132,18 @@ func (v *topView) replica(c *topClient, st *dashboard.StageState, r *dashboard.R
 func (v *topView) figures(r *dashboard.ReplicaState, history []dashboard.Sample) []string {
 	picture := max(0, min(60, v.width-58))
 	line := func(name, value, pic, note string) string {
-		return v.in(grey, fmt.Sprintf("  %-12s", name)) + v.in(bold, fmt.Sprintf("%14s", value)) + "  " + pic + "  " + v.in(grey, printable(note, max(0, v.width-32-picture)))
+		left := v.width - 30
+		if pic != "" {
+			pic, left = pic+"  ", left-picture-2
+		}
+		return v.in(grey, fmt.Sprintf("  %-12s", name)) + v.in(bold, fmt.Sprintf("%14s", value)) + "  " + pic + v.in(grey, printable(note, max(0, left)))
 	}
 	spark := func(colour string, pick func(*dashboard.Sample) *float64) string {
 		return v.in(colour, sparkline(history, picture, pick))
 	}
 	k := r.Core
 	if k == nil {
-		return []string{line("", "", strings.Repeat(" ", picture), "the engine core has not spoken yet")}
+		return []string{line("", "", "", "the engine core has not spoken yet")}
 	}
 	waiting := fmt.Sprintf("%d waiting", k.Waiting)
 	for _, n := range []struct {
@@ -167,10 +171,9 @@ func (v *topView) figures(r *dashboard.ReplicaState, history []dashboard.Sample)
 	if hits == nil {
 		hits, over = r.Rates.PrefixHitsAll, "of prompt tokens since start"
 	}
-	blank := strings.Repeat(" ", picture)
 	lines = append(lines, line("Prefix hits", percentText(hits), v.meter(hits, picture), over))
-	return append(lines, line("Finished", rateText(r.Rates.Requests)+"/s", blank, reasonsText(&r.Recent)),
-		line("Preemptions", fmt.Sprint(r.Recent.Preemptions), blank, countText(k.Preemptions)+" since start"))
+	return append(lines, line("Finished", rateText(r.Rates.Requests)+"/s", "", reasonsText(&r.Recent)),
+		line("Preemptions", fmt.Sprint(r.Recent.Preemptions), "", countText(k.Preemptions)+" since start"))
 }
 
 func runningThen(s *dashboard.Sample) *float64 {

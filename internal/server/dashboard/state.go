@@ -161,6 +161,7 @@ func (r *Replica) state(now time.Time, window int) ReplicaState {
 			PrefixHitsAll: ratio(float64(snap.Totals.PrefixHits), float64(snap.Totals.PrefixQueries))}
 	}
 	if !r.d.opt.Recording {
+		s.Recent = recent(nil)
 		return s
 	}
 	list, covered, dropped := r.recent.since(from)

@@ -253,6 +253,11 @@ func TestRecordingOffShowsTheCoreAlone(t *testing.T) {
 	require.False(t, s.Recording)
 	require.EqualValues(t, 9, first(s).Core.GenerationTokens)
 	require.Nil(t, first(s).Rates.Requests)
+	data, err := json.Marshal(s)
+	require.NoError(t, err)
+	require.Contains(t, string(data), `"reasons":{}`)
+	require.Contains(t, string(data), `"states":[]`)
+	require.Contains(t, string(data), `"history":[{`)
 }
 
 func TestLooksAndEndsMayCoincide(t *testing.T) {
