@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync"
 
 	"omni-engine/engine/request"
@@ -117,13 +116,14 @@ func (p *Processor) Add(r *request.Request) (*Stream, error) {
 
 func (p *Processor) begin(r *request.Request) *record.Stage {
 	id := p.cfg.Identity
-	id.RequestID, id.CoreID, id.TraceID = r.External, r.ID, traceID(r.TraceParent)
+	id.RequestID, id.CoreID, id.Trace = r.External, r.ID, record.ParseTraceParent(r.TraceParent)
+	id.TraceID, id.Trace.State = id.Trace.Exemplar(), r.TraceState
 	if id.RequestID == "" {
 		id.RequestID = string(r.ID)
 	}
 	rec := record.Begin(id, r.Arrival)
 	rec.PromptTokens, rec.MaxTokens = len(r.Prompt), r.Sampling.MaxTokens
-	rec.FinalOutputType = p.cfg.FinalOutputType
+	rec.FinalOutputType, rec.Params = p.cfg.FinalOutputType, params(r)
 	if r.Adapter != 0 && p.cfg.AdapterName != nil {
 		rec.Adapter = p.cfg.AdapterName(r.Adapter)
 	}
@@ -135,13 +135,18 @@ func (p *Processor) begin(r *request.Request) *record.Stage {
 	return rec
 }
 
-// traceID returns the trace id of a W3C traceparent (version-trace-span-flags), empty when there is none.
-func traceID(parent string) string {
-	parts := strings.Split(parent, "-")
-	if len(parts) < 4 || len(parts[1]) != 32 {
-		return ""
+// params are the request's sampling as the client wrote it: 0.7, not the nearest float32's digits.
+func params(r *request.Request) record.Params {
+	n := 1
+	if r.Parent != nil {
+		n = r.Parent.N()
 	}
-	return parts[1]
+	return record.Params{Temperature: decimal(r.Sampling.Temperature), TopP: decimal(r.Sampling.TopP), N: n}
+}
+
+func decimal(f float32) float64 {
+	d, _ := strconv.ParseFloat(strconv.FormatFloat(float64(f), 'g', -1, 32), 64)
+	return d
 }
 
 // Forget drops a request that the core refused.

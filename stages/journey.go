@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -54,6 +55,55 @@ func (j *Journey) Dispatched(at clock.Wall) {
 	j.traffic.dispatched.Add(1)
 }
 
+// Traced says which trace the request belongs to: the context of its own span.
+func (j *Journey) Traced(t record.TraceContext) *Journey {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.p.Trace = t
+	return j
+}
+
+// Mark notes what somebody saw of the request's stream from a stage's replica to another's, or to the client ([record.Client], 0).
+// What the stages' records know (first output, first input) is filled in at the end.
+func (j *Journey) Mark(from, fromReplica, to, toReplica int, what record.EdgeEvent, at record.Instant) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return
+	}
+	j.edge(from, fromReplica, to, toReplica).Mark(what, at)
+}
+
+func (j *Journey) edge(from, fromReplica, to, toReplica int) *record.StreamEdge {
+	for i := range j.p.Edges {
+		e := &j.p.Edges[i]
+		if e.From == from && e.FromReplica == fromReplica && e.To == to && e.ToReplica == toReplica {
+			return e
+		}
+	}
+	j.p.Edges = append(j.p.Edges, record.StreamEdge{From: from, FromReplica: fromReplica, To: to, ToReplica: toReplica})
+	return &j.p.Edges[len(j.p.Edges)-1]
+}
+
+// Edges returns what was seen of the request's streams so far.
+func (j *Journey) Edges() []record.StreamEdge {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.observe()
+	return slices.Clone(j.p.Edges)
+}
+
+// observe adds what the stages' records know. A segment's record has not ended: it tells nothing.
+func (j *Journey) observe() {
+	for i := range j.p.Edges {
+		for _, s := range j.p.Ends {
+			if s.Stage.Ended() {
+				j.p.Edges[i].Observe(s.Stage)
+			}
+		}
+	}
+}
+
 // Transferred adds a payload that its receiver has.
 func (j *Journey) Transferred(t record.Transfer) {
 	j.mu.Lock()
@@ -62,6 +112,7 @@ func (j *Journey) Transferred(t record.Transfer) {
 		return
 	}
 	j.p.Transfers = append(j.p.Transfers, t)
+	j.edge(t.From, t.FromReplica, t.To, t.ToReplica)
 	if s := j.traffic.transfers; s != nil {
 		s.Transferred(&t)
 	}
@@ -101,6 +152,7 @@ func (j *Journey) End(why request.FinishReason, failure string, at clock.Wall) b
 		return false
 	}
 	j.ended = true
+	j.observe()
 	j.p.Reason, j.p.Failure, j.p.FinishedAt = why, failure, at
 	j.traffic.total.Add(-1)
 	if j.sent {

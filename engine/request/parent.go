@@ -16,6 +16,9 @@ func NewParent(n int) *Parent {
 	return p
 }
 
+// N returns the number of sequences.
+func (p *Parent) N() int { return p.n }
+
 // ChildEnded notes the end of one child with its generated tokens. The last child's end reports last, with n and the longest
 // child's tokens.
 func (p *Parent) ChildEnded(tokens int) (n, longest int, last bool) {

@@ -32,6 +32,9 @@ type Pipeline struct {
 	FinalStage int        // the stage whose end is the request's
 	Ends       []StageEnd // in the order in which they reached the front; several of one stage for a streaming session
 	Transfers  []Transfer // payloads between stages
+
+	Trace TraceContext // of the request's own span
+	Edges []StreamEdge // in the order in which they were marked
 }
 
 // StageEnd is a stage's record, or one finished segment's, and when it reached the front.

@@ -45,8 +45,9 @@ const (
 type Identity struct {
 	RequestID string // the user-visible id (cmpl-…)
 	CoreID    request.ID
-	Model     string // served model name
-	TraceID   string // 32 hex digits, for exemplars; empty when the request is not traced
+	Model     string       // served model name
+	TraceID   string       // 32 hex digits, for exemplars; empty when the trace is not recorded
+	Trace     TraceContext // of the span that the stage's belong under
 
 	StageID   int
 	StageName string // model_stage of the topology; empty: stage_<id>
@@ -78,6 +79,7 @@ type Stage struct {
 	MaxTokens    int // effective max_tokens, 0 for none
 	Finish       request.FinishReason
 	StopReason   string
+	Params       Params
 	Adapter      string // LoRA adapter's name, empty for none
 	Corrupted    bool   // its logits held NaN
 
