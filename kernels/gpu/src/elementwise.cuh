@@ -2,6 +2,10 @@
 #pragma once
 #include "gpu.h"
 
+// activate_rare is out of line: unrolled eleven times it would be most of the code.
+__device__ __noinline__ float activate_rare(int act, float x) { return activate(act, x); }
+__device__ __forceinline__ float activate_any(int act, float x) { return act == ACT_SILU ? x / (1.f + expf(-x)) : activate_rare(act, x); }
+
 template <class T> __device__ __forceinline__ void gated(const GatedParams& p) {
 	constexpr int N = Vec<T>::N;
 	const int row = blockIdx.y;
@@ -16,12 +20,12 @@ template <class T> __device__ __forceinline__ void gated(const GatedParams& p) {
 			load_vec(gate + i, g);
 			load_vec(up + i, u);
 #pragma unroll
-			for (int j = 0; j < N; j++) g[j] = activate(p.act, g[j]) * u[j];
+			for (int j = 0; j < N; j++) g[j] = activate_any(p.act, g[j]) * u[j];
 			store_vec(out + i, g);
 		}
 		return;
 	}
-	for (int i = from + threadIdx.x; i < to; i += 128) out[i] = from_f32<T>(activate(p.act, to_f32(gate[i])) * to_f32(up[i]));
+	for (int i = from + threadIdx.x; i < to; i += 128) out[i] = from_f32<T>(activate_any(p.act, to_f32(gate[i])) * to_f32(up[i]));
 }
 
 template <class T> __device__ __forceinline__ void unary(const UnaryParams& p) {
@@ -30,25 +34,25 @@ template <class T> __device__ __forceinline__ void unary(const UnaryParams& p) {
 	const int64_t from = (int64_t)blockIdx.x * 1024;
 	for (int i = threadIdx.x; i < 1024; i += 128) {
 		if (from + i >= p.n) return;
-		float v = activate(p.act, to_f32(in[from + i]) * p.scale) * p.post_scale + p.offset;
+		float v = activate_any(p.act, to_f32(in[from + i]) * p.scale) * p.post_scale + p.offset;
 		if (p.clamp > 0.f) v = fminf(fmaxf(v, -p.clamp), p.clamp);
 		out[from + i] = from_f32<T>(v);
 	}
 }
 
 // copy_bytes copies n bytes (a multiple of 4) with all threads of a block.
-__device__ __forceinline__ void copy_bytes(void* dst, const void* src, int64_t n) {
-	if (aligned16(dst) && aligned16(src) && n % 16 == 0) {
-		for (int64_t i = threadIdx.x; i < n / 16; i += 128) static_cast<uint4*>(dst)[i] = static_cast<const uint4*>(src)[i];
+__device__ __forceinline__ void copy_bytes(char* dst, const char* src, int n) {
+	if (((uintptr_t)dst & 15) == 0 && ((uintptr_t)src & 15) == 0 && n % 16 == 0) {
+		for (int i = threadIdx.x * 16; i < n; i += 128 * 16) *reinterpret_cast<uint4*>(dst + i) = *reinterpret_cast<const uint4*>(src + i);
 		return;
 	}
-	for (int64_t i = threadIdx.x; i < n / 4; i += 128) static_cast<unsigned*>(dst)[i] = static_cast<const unsigned*>(src)[i];
+	for (int i = threadIdx.x * 4; i < n; i += 128 * 4) *reinterpret_cast<unsigned*>(dst + i) = *reinterpret_cast<const unsigned*>(src + i);
 }
 
 __device__ __forceinline__ void gather(const GatherParams& p) {
 	const int row = blockIdx.x;
 	if (row >= p.rows) return;
-	copy_bytes(static_cast<char*>(p.out) + row * p.bytes, static_cast<const char*>(p.in) + p.index[row] * p.bytes, p.bytes);
+	copy_bytes(static_cast<char*>(p.out) + row * p.bytes, static_cast<const char*>(p.in) + p.index[row] * p.bytes, (int)p.bytes);
 }
 
 __device__ __forceinline__ void copy_block(const CopyBlocksParams& p) {
@@ -56,7 +60,7 @@ __device__ __forceinline__ void copy_block(const CopyBlocksParams& p) {
 	const int64_t at = (int64_t)blockIdx.y * 16384;
 	if (i >= p.n || at >= p.block_stride) return;
 	char* base = static_cast<char*>(p.base) + at;
-	const int64_t n = p.block_stride - at < 16384 ? p.block_stride - at : 16384;
+	const int n = p.block_stride - at < 16384 ? (int)(p.block_stride - at) : 16384;
 	copy_bytes(base + p.pairs[2 * i + 1] * p.block_stride, base + p.pairs[2 * i] * p.block_stride, n);
 }
 

@@ -45,18 +45,20 @@ __device__ __forceinline__ int swizzled(int r, int c) { return r * BK + ((c ^ (r
 
 // load_tile issues ROWS rows of 64 columns from k0 on; rows and columns outside are zero.
 template <class T, int ROWS, int THREADS> __device__ __forceinline__ void load_tile(T* dst, const T* src, size_t ld, int r0, int rows, int k0, int k, bool vec) {
+	if (vec) {
 #pragma unroll
-	for (int i = 0; i < ROWS * 8 / THREADS; i++) {
-		const int c = threadIdx.x + i * THREADS, r = c >> 3, col = (c & 7) * 8;
-		T* to = dst + swizzled(r, c & 7);
-		const bool row_ok = r0 + r < rows;
-		const T* from = src + (size_t)(row_ok ? r0 + r : 0) * ld;
-		if (vec) {
-			const bool ok = row_ok && k0 + col < k;
-			cp_async16(to, from + (ok ? k0 + col : 0), ok);
-		} else {
-			for (int j = 0; j < 8; j++) to[j] = row_ok && k0 + col + j < k ? from[k0 + col + j] : T{};
+		for (int i = 0; i < ROWS * 8 / THREADS; i++) {
+			const int c = threadIdx.x + i * THREADS, r = c >> 3, col = (c & 7) * 8;
+			const bool ok = r0 + r < rows && k0 + col < k;
+			cp_async16(dst + swizzled(r, c & 7), ok ? src + (size_t)(r0 + r) * ld + k0 + col : src, ok);
 		}
+		return;
+	}
+#pragma unroll 1
+	for (int i = threadIdx.x; i < ROWS * BK; i += THREADS) {
+		const int r = i / BK, col = i % BK;
+		const bool ok = r0 + r < rows && k0 + col < k;
+		dst[swizzled(r, col >> 3) + (col & 7)] = ok ? src[(size_t)(r0 + r) * ld + k0 + col] : T{};
 	}
 }
 
@@ -87,33 +89,41 @@ template <class T, int MI, int NI> struct WarpTile {
 				for (int j = 0; j < NI; j++) mma_m16n8k16<T>(acc[i][j], fa[i], fb[j >> 1][(j & 1) * 2], fb[j >> 1][(j & 1) * 2 + 1]);
 		}
 	}
-	__device__ __forceinline__ void store(const GemmParams& p, int m0, int n0) {
+	// stage puts the values into rows of LD floats of shared memory, from where write_tile takes them a row at a time.
+	template <int LD> __device__ __forceinline__ void stage(float* to, int wm, int wn) {
 		const int lane = threadIdx.x & 31;
-		const bool pairs = p.ldc % 2 == 0 && ((uintptr_t)p.out & 7) == 0;
 #pragma unroll
 		for (int i = 0; i < MI; i++)
 #pragma unroll
 			for (int j = 0; j < NI; j++)
 #pragma unroll
-				for (int e = 0; e < 4; e += 2) {
-					const int r = m0 + i * 16 + (lane >> 2) + e * 4, c = n0 + j * 8 + (lane & 3) * 2;
-					if (r >= p.m || c >= p.n) continue;
-					float x = acc[i][j][e], y = acc[i][j][e + 1];
-					const bool both = c + 1 < p.n;
-					if (p.bias != nullptr) {
-						x += p.bias[c];
-						if (both) y += p.bias[c + 1];
-					}
-					const size_t at = (size_t)r * p.ldc + c;
-					if (both && pairs) {
-						write_pair(p.out, p.kind, at, x, y);
-					} else {
-						write_out(p.out, p.kind, at, x);
-						if (both) write_out(p.out, p.kind, at + 1, y);
-					}
-				}
+				for (int e = 0; e < 4; e += 2)
+					*reinterpret_cast<float2*>(to + (wm + i * 16 + (lane >> 2) + e * 4) * LD + wn + j * 8 + (lane & 3) * 2) = make_float2(acc[i][j][e], acc[i][j][e + 1]);
 	}
 };
+
+// write_tile stores a staged tile with the bias, two neighbours a thread where the output allows it.
+template <int BM, int BN, int LD, int THREADS> __device__ __forceinline__ void write_tile(const GemmParams& p, const float* from, const Tile& at) {
+	const bool pairs = p.ldc % 2 == 0 && ((uintptr_t)p.out & 7) == 0;
+#pragma unroll 1
+	for (int i = threadIdx.x; i < BM * BN / 2; i += THREADS) {
+		const int row = i / (BN / 2), col = i % (BN / 2) * 2, r = at.m0 + row, c = at.n0 + col;
+		if (r >= p.m || c >= p.n) continue;
+		float2 v = *reinterpret_cast<const float2*>(from + row * LD + col);
+		const bool both = c + 1 < p.n;
+		if (p.bias != nullptr) {
+			v.x += p.bias[c];
+			if (both) v.y += p.bias[c + 1];
+		}
+		const size_t o = (size_t)r * p.ldc + c;
+		if (both && pairs) {
+			write_pair(p.out, p.kind, o, v.x, v.y);
+		} else {
+			write_out(p.out, p.kind, o, v.x);
+			if (both) write_out(p.out, p.kind, o + 1, v.y);
+		}
+	}
+}
 
 template <class T, int BM, int BN, int WM, int WN, int STAGES> __device__ __forceinline__ void gemm(const GemmParams& p) {
 	constexpr int WARPS_N = BN / WN, THREADS = BM / WM * WARPS_N * 32;
@@ -140,7 +150,12 @@ template <class T, int BM, int BN, int WM, int WN, int STAGES> __device__ __forc
 		load(s + STAGES - 1);
 		tile.step(sa + s % STAGES * BM * BK, sb + s % STAGES * BN * BK, wm, wn);
 	}
-	tile.store(p, at.m0 + wm, at.n0 + wn);
+	cp_async_wait<0>();
+	__syncthreads();
+	float* staged = reinterpret_cast<float*>(smem);
+	tile.template stage<BN + 8>(staged, wm, wn);
+	__syncthreads();
+	write_tile<BM, BN, BN + 8, THREADS>(p, staged, at);
 }
 
 #define X(T) \
@@ -227,11 +242,13 @@ template <class T, int M> __device__ __forceinline__ void gemv(const GemmParams&
 			for (int m = 0; m < M; m++)
 				if (m < p.m) acc[m] += to_f32(b[i]) * to_f32(a[(size_t)m * p.lda + i]);
 	}
+	float mine = 0.f; // lane m writes row m
 #pragma unroll
 	for (int m = 0; m < M; m++) {
 		const float v = warp_sum(acc[m]);
-		if (lane == 0 && m < p.m) write_out(p.out, p.kind, (size_t)m * p.ldc + n, v + (p.bias != nullptr ? p.bias[n] : 0.f));
+		if (lane == m) mine = v;
 	}
+	if (lane < M && lane < p.m) write_out(p.out, p.kind, (size_t)lane * p.ldc + n, mine + (p.bias != nullptr ? p.bias[n] : 0.f));
 }
 
 #define X(T) \

@@ -41,11 +41,13 @@ template <class Q, int M> __device__ __forceinline__ void gemv_q(const GemvQPara
 			acc[m] += ds.x * (w.d[0] * (float)lo + w.d[1] * (float)hi) + w.m * ds.y;
 		}
 	}
+	float mine = 0.f; // lane m writes row m
 #pragma unroll
 	for (int m = 0; m < M; m++) {
 		const float v = warp_sum(acc[m]);
-		if (lane == 0 && m < p.m) write_out(p.out, p.kind, (size_t)m * p.ldc + n, v + (p.bias != nullptr ? p.bias[n] : 0.f));
+		if (lane == m) mine = v;
 	}
+	if (lane < M && lane < p.m) write_out(p.out, p.kind, (size_t)lane * p.ldc + n, mine + (p.bias != nullptr ? p.bias[n] : 0.f));
 }
 
 // mmq: 64x64 tiles. While a stage is multiplied, the next one's weights are unpacked into the other buffer: a thread a group of 32.
@@ -93,7 +95,12 @@ template <class Q, class T> __device__ __forceinline__ void mmq(const GemmParams
 		unpack_weights(s + 1);
 		tile.step(sa + s % STAGES * BM * BK, sb + (s & 1) * BN * BK, wm, wn);
 	}
-	tile.store(p, at.m0 + wm, at.n0 + wn);
+	cp_async_wait<0>();
+	__syncthreads();
+	float* staged = reinterpret_cast<float*>(smem);
+	tile.template stage<BN + 8>(staged, wm, wn);
+	__syncthreads();
+	write_tile<BM, BN, BN + 8, 128>(p, staged, at);
 }
 
 #define X(T) KERNEL(quantize_##T, QuantizeParams, 256, quantize<T>)
