@@ -2,8 +2,8 @@
 // float accumulators over the whole of k. Weights are expanded to bfloat16 on the way. An output's bits depend on its row and its
 // token's column alone, so that one token and 512 see the same sums.
 //
-// An expanded row of a block is 32 words in the order of word_k. Rounding to bfloat16 cuts the lower half of a float whose
-// magnitude was raised by the mean of what is cut; the factor comes with the scales, so that it costs nothing.
+// An expanded row of a block is 32 words in the order of word_k. A weight becomes bfloat16 by cutting off the lower half of its
+// float; activations are raised by the mean of what is cut, so that sums are right on average.
 #include "scales.h"
 
 typedef struct {
@@ -52,20 +52,18 @@ typedef row16 Scales[4]; // of the 16 outputs: d and m of k 0..15, d and m of k 
 
 INL int by_table(int fmt) { return fmt == W_Q4_0 || fmt == W_Q4_1 || fmt == W_Q4_K; }
 
-// Scales of block b, with the rounding's factor; for bytes the minimum also takes off the exponent trick's 2^15.
+// Scales of block b; for bytes the minimum also takes off the exponent trick's 2^15.
 INL void scales_of(const int fmt, Tail l, int b, float (*s)[16]) {
-	V c = v_set(CUT), off = v_set(by_table(fmt) ? 0 : -32768);
 	if (fmt == W_Q6_K) {
-		V d = v_mul(scale_d6(l, b, 0), c), e = v_mul(scale_d6(l, b, 1), c), z = v_set(zero_point(fmt) - 32768);
+		V d = scale_d6(l, b, 0), e = scale_d6(l, b, 1), z = v_set(zero_point(fmt) - 32768);
 		v_store(s[0], d);
 		v_store(s[1], v_mul(d, z));
 		v_store(s[2], e);
 		v_store(s[3], v_mul(e, z));
 	} else {
 		V d = scale_d(fmt, l, b), m = scale_m(fmt, l, b, d);
-		d = v_mul(d, c);
 		v_store(s[0], d);
-		v_store(s[1], v_fma(d, off, v_mul(m, c)));
+		v_store(s[1], by_table(fmt) ? m : v_fma(d, v_set(-32768), m));
 	}
 	__asm__ volatile("" : : : "memory"); // broadcasts from memory are free, from a register they cost the shuffle port
 }

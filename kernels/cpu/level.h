@@ -62,10 +62,15 @@ INL float *row_of(const Buf *b, int t) { return b->f + (size_t)t * (size_t)b->ld
 // Sixteen floats as bfloat16, to nearest even, in the lower halves.
 INL __m512i bfloats(V v) { return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v)); }
 
+// Activations of k j (u) and 16+j (v), raised by what the weights were cut.
+INL __m512i pairs_of(V u, V v) {
+	return _mm512_or_si512(bfloats(v_mul(u, v_set(CUT))), _mm512_slli_epi32(bfloats(v_mul(v, v_set(CUT))), 16));
+}
+
 // 32 floats become block `block` of row t: one pair a panel row.
 INL void quantise32(const Buf *to, int t, int block, V u, V v) {
 	const int wide = to->wide;
-	__m512i x = _mm512_or_si512(bfloats(u), _mm512_slli_epi32(bfloats(v), 16));
+	__m512i x = pairs_of(u, v);
 	uint8_t *a = panel(to, t, block);
 	if (wide == 1) {
 		_mm512_storeu_si512(a, x);
