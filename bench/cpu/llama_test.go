@@ -65,7 +65,7 @@ func TestOurBinaryIsAskedForOneRound(t *testing.T) {
 version) echo "omni-engine v1" ;;
 *) echo '{"level":"avx2","prefill_tokens_per_second":[900.5],"decode_tokens_per_second":[200.25]}' ;;
 esac`})
-	o, err := openOmni(t.Context(), filepath.Join(folder, "bin", "omni-engine"), "m.gguf", 2)
+	o, err := openOmni(t.Context(), filepath.Join(folder, "bin", "omni-engine"), "m.gguf", "avx2", 2)
 	require.NoError(t, err)
 	p, err := o.prefill(t.Context(), 512)
 	require.NoError(t, err)
@@ -74,6 +74,6 @@ esac`})
 	require.Equal(t, []float64{900.5, 200.25}, []float64{p, d})
 	raw, err := os.ReadFile(asked)
 	require.NoError(t, err)
-	require.Contains(t, string(raw), "bench engine m.gguf --prompt 128 --gen 64 --batch 16 --rounds 1 --threads 2 --json")
+	require.Contains(t, string(raw), "bench engine m.gguf --prompt 128 --gen 64 --batch 16 --rounds 1 --threads 2 --json --cpu-level avx2")
 	require.Contains(t, o.facts(), [2]string{"level", "avx2"})
 }

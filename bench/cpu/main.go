@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 type flags struct {
 	models, a, b            string
 	omni, llama, only       string
+	level                   string // of vector instructions, of both engines; empty: all that the machine has
 	threads, rounds         int
 	quick, list             bool
 	budget, patience        time.Duration
@@ -43,6 +45,8 @@ func parse(args []string) (*flags, error) {
 	fs.StringVar(&f.b, "b", "llama.cpp", "second engine; ratios are first / second")
 	fs.StringVar(&f.omni, "omni", "bin/omni-engine", "our binary")
 	fs.StringVar(&f.llama, "llama", "", "folder of llama.cpp's build; default: scripts/bench-peers.sh makes it")
+	fs.StringVar(&f.level, "level", "", "vector level of both engines: avx2, avx-vnni, avx512-vnni, native (all that the machine has); default: "+
+		"avx512-vnni where the machine has more than that, which is the level of the goals, else native")
 	fs.StringVar(&f.only, "only", "", "works to run, comma-separated; default: all")
 	fs.IntVar(&f.threads, "threads", runtime.NumCPU(), "threads of both engines")
 	fs.IntVar(&f.rounds, "rounds", 0, "rounds of each work; 0: each work's own number")
@@ -52,13 +56,16 @@ func parse(args []string) (*flags, error) {
 	fs.Float64Var(&f.quiet, "quiet", 0.15, "others may use this many processors during a run that counts as undisturbed")
 	fs.DurationVar(&f.patience, "patience", 0, "longest wait for a quiet machine before a run; 0: 5s with -quick, else 60s")
 	fs.StringVar(&f.results, "results", "", "Markdown file whose section is replaced")
-	fs.StringVar(&f.section, "section", "bench/cpu", "the section's name")
+	fs.StringVar(&f.section, "section", "bench/cpu", "the section's name, which the level follows")
 	fs.StringVar(&f.dumps, "json", "", "file for every single run")
 	if err := fs.Parse(args); err != nil {
 		return nil, err
 	}
 	if f.threads < 1 || f.rounds < 0 || f.quiet < 0 {
 		return nil, errors.New("-threads must be at least 1, -rounds and -quiet not negative")
+	}
+	if err := f.chooseLevel(readMachine(f.threads).Flags); err != nil {
+		return nil, err
 	}
 	if f.quick && f.budget == 0 {
 		f.budget = 7*time.Minute + 20*time.Second
@@ -70,6 +77,23 @@ func parse(args []string) (*flags, error) {
 		}
 	}
 	return f, nil
+}
+
+// chooseLevel decides what both engines are held to, and the section that the results belong to.
+func (f *flags) chooseLevel(has []string) error {
+	if f.level == "" && slices.Contains(has, "amx_tile") && slices.Contains(has, "avx512_vnni") {
+		f.level = "avx512-vnni"
+	}
+	switch f.level {
+	case "", "native":
+		f.level = ""
+		f.section += ":native"
+	case "avx2", "avx-vnni", "avx512-vnni":
+		f.section += ":" + f.level
+	default:
+		return fmt.Errorf("-level %s: avx2, avx-vnni, avx512-vnni and native are known", f.level)
+	}
+	return nil
 }
 
 func run(ctx context.Context, args []string) error {
@@ -129,7 +153,7 @@ func measure(ctx context.Context, f *flags, model string, begin time.Time) (*rep
 	if err != nil {
 		return nil, err
 	}
-	return &report{model: filepath.Base(model), a: a, b: b, machine: readMachine(f.threads), results: results, quiet: f.quiet}, nil
+	return &report{model: filepath.Base(model), level: f.level, a: a, b: b, machine: readMachine(f.threads), results: results, quiet: f.quiet}, nil
 }
 
 func selection(f *flags) ([]work, error) {
@@ -156,11 +180,15 @@ func selection(f *flags) ([]work, error) {
 func open(ctx context.Context, f *flags, name, model string) (engine, error) {
 	switch name {
 	case "omni-engine":
-		return openOmni(ctx, f.omni, model, f.threads)
+		return openOmni(ctx, f.omni, model, f.level, f.threads)
 	case "llama.cpp":
 		folder := f.llama
 		if folder == "" {
-			out, err := output(ctx, "scripts/bench-peers.sh", "llama.cpp")
+			peer := "llama.cpp"
+			if f.level != "" {
+				peer += "@" + f.level
+			}
+			out, err := output(ctx, "scripts/bench-peers.sh", peer)
 			if err != nil {
 				return nil, fmt.Errorf("building llama.cpp: %w", err)
 			}

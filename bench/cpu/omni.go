@@ -14,11 +14,12 @@ import (
 // omni is our binary: "bench engine" and "serve".
 type omni struct {
 	binary, model string
+	level         []string // arguments
 	threads       int
 	known         [][2]string
 }
 
-func openOmni(ctx context.Context, binary, model string, threads int) (*omni, error) {
+func openOmni(ctx context.Context, binary, model, level string, threads int) (*omni, error) {
 	binary, err := filepath.Abs(binary)
 	if err != nil {
 		return nil, err
@@ -28,6 +29,9 @@ func openOmni(ctx context.Context, binary, model string, threads int) (*omni, er
 		return nil, fmt.Errorf("our binary (make build): %w", err)
 	}
 	o := &omni{binary: binary, model: model, threads: threads}
+	if level != "" {
+		o.level = []string{"--cpu-level", level}
+	}
 	o.known = [][2]string{{"name", "omni-engine"}, {"version", strings.Join(strings.Fields(string(version)), " ")}}
 	o.known = append(o.known, vectorInstructions(ctx, binary)...)
 	return o, nil
@@ -44,8 +48,9 @@ type engineReport struct {
 }
 
 func (o *omni) bench(ctx context.Context, prompt, gen, batch int) (*engineReport, error) {
-	out, err := command(ctx, o.binary, "bench", "engine", o.model, "--prompt", strconv.Itoa(prompt), "--gen", strconv.Itoa(gen),
-		"--batch", strconv.Itoa(batch), "--rounds", "1", "--threads", strconv.Itoa(o.threads), "--json")
+	args := append([]string{"bench", "engine", o.model, "--prompt", strconv.Itoa(prompt), "--gen", strconv.Itoa(gen),
+		"--batch", strconv.Itoa(batch), "--rounds", "1", "--threads", strconv.Itoa(o.threads), "--json"}, o.level...)
+	out, err := command(ctx, o.binary, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -90,14 +95,15 @@ func only(rates []float64, what string) (float64, error) {
 	return rates[0], nil
 }
 
-// serve leaves everything at its default but threads: users start it so. The file with the port tells that it listens.
+// serve leaves everything at its default but threads and level: users start it so. The file with the port tells that it listens.
 func (o *omni) serve(ctx context.Context, _, _ int) (*server, error) {
 	dir, err := os.MkdirTemp("", "bench-cpu")
 	if err != nil {
 		return nil, err
 	}
 	file := filepath.Join(dir, "port")
-	s, err := start(ctx, "", file, o.binary, "serve", o.model, "--threads", strconv.Itoa(o.threads), "--host", "127.0.0.1", "--port", "0", "--port-file", file)
+	args := append([]string{"serve", o.model, "--threads", strconv.Itoa(o.threads), "--host", "127.0.0.1", "--port", "0", "--port-file", file}, o.level...)
+	s, err := start(ctx, "", file, o.binary, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 // report is one model's figures.
 type report struct {
 	model   string
+	level   string // that both engines were held to; empty: all that the machine has
 	a, b    engine
 	machine machine
 	results []result
@@ -94,7 +95,11 @@ func markdown(reports []*report, command string) string {
 
 func (r *report) write(b *strings.Builder) {
 	m := r.machine
-	fmt.Fprintf(b, "\n### %s\n\n", r.model)
+	level := "all instructions of the machine"
+	if r.level != "" {
+		level = r.level
+	}
+	fmt.Fprintf(b, "\n### %s, %s\n\n", r.model, level)
 	fmt.Fprintf(b, "%s: %s; %s; %d CPUs, %d threads each, L3 %s, memory %s, Linux %s, load average afterwards %s.\n", m.When, m.Processor,
 		strings.Join(m.Flags, " "), m.CPUs, m.Threads, m.L3, m.Memory, m.Kernel, m.Load)
 	for _, e := range []engine{r.a, r.b} {

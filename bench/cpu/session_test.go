@@ -131,3 +131,28 @@ func TestUnknownWorkIsRefused(t *testing.T) {
 	_, err := selection(&flags{only: "decode,decod"})
 	require.ErrorContains(t, err, `"decod"`)
 }
+
+func TestTheLevelOfTheGoalsIsHeldWhereTheMachineHasMore(t *testing.T) {
+	amx := []string{"avx2", "avx512_vnni", "amx_tile"}
+	for _, c := range []struct {
+		flag          string
+		has           []string
+		level, failed string
+	}{
+		{"", amx, "avx512-vnni", ""}, {"native", amx, "", ""}, {"", amx[:2], "", ""}, {"", amx[:1], "", ""}, {"avx2", amx, "avx2", ""}, {"sse", amx, "", "known"},
+	} {
+		f := &flags{level: c.flag, section: "bench/cpu"}
+		err := f.chooseLevel(c.has)
+		if c.failed != "" {
+			require.ErrorContains(t, err, c.failed)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.level, f.level)
+		want := "bench/cpu:" + c.level
+		if c.level == "" {
+			want += "native"
+		}
+		require.Equal(t, want, f.section)
+	}
+}
