@@ -7,7 +7,7 @@ COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X omni-engine/cmd/omni-engine/build.version=$(VERSION) -X omni-engine/cmd/omni-engine/build.commit=$(COMMIT)
 ARGS ?=
 
-.PHONY: all build run model test test-race test-kernels test-sim test-clients lint check-long bench bench-cpu bench-peers bench-scheduler bench-metrics mutate-metrics replay dist clean
+.PHONY: all build run model test test-race test-kernels test-sim test-gorgonia test-clients test-dashboard lint check-long bench bench-cpu bench-peers bench-scheduler bench-metrics mutate-metrics replay dist clean
 all: build
 
 build: $(BIN)
@@ -43,9 +43,17 @@ test-sim:
 	OMNI_SIM=require $(GO) test -count=1 ./cuda/... ./kernels/gpu/...
 	OMNI_SIM=require OMNI_SIM_REVERSE=1 $(GO) test -count=1 ./cuda/... ./kernels/gpu/...
 
+# The driver on gorgonia.org/cu in place of purego, over the software device.
+test-gorgonia:
+	cuda/gorgonia/check.sh
+
 # The openai package, our load generator and a real Prometheus server against the real binary with a real model.
 test-clients: build
 	scripts/test-clients.sh
+
+# The dashboard in headless Chromium against the real binary under load; SHOTS names a folder for the screenshots.
+test-dashboard: build
+	scripts/test-dashboard.sh $(SHOTS)
 
 lint:
 	@fmt=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$fmt" ]; then echo "gofmt: $$fmt"; exit 1; fi
@@ -82,11 +90,11 @@ mutate-metrics:
 replay:
 	$(GO) run ./bench/replaytrace scheduler/testdata/traces
 
-# Binaries with checksums: with the C kernels (glibc) and fully static (reference kernels only).
+# Binaries with checksums: with the C kernels (glibc) and fully static (reference kernels only, no CUDA).
 dist:
 	rm -rf dist && mkdir -p dist
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/omni-engine-$(VERSION)-linux-$$($(GO) env GOARCH) ./cmd/omni-engine
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/omni-engine-$(VERSION)-linux-$$($(GO) env GOARCH)-static ./cmd/omni-engine
+	CGO_ENABLED=0 $(GO) build -tags nocuda -trimpath -ldflags '$(LDFLAGS)' -o dist/omni-engine-$(VERSION)-linux-$$($(GO) env GOARCH)-static ./cmd/omni-engine
 	cd dist && sha256sum omni-engine-* > SHA256SUMS && cat SHA256SUMS
 
 clean:

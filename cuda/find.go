@@ -62,6 +62,14 @@ func toolkit() []string {
 	return []string{"$CUDA_HOME/lib64", "$CUDA_PATH/lib64", "/usr/local/cuda/lib64", "/usr/local/cuda/targets/*/lib"}
 }
 
+// Found is what came of looking for a library.
+type Found struct {
+	Name   string  `json:"name"`
+	What   string  `json:"what"`
+	Path   string  `json:"path,omitempty"` // what was loaded; empty where nothing was
+	Probes []Probe `json:"probes"`
+}
+
 // finder is how a library is looked for; tests replace its parts.
 type finder struct {
 	getenv func(string) string

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 )
 
@@ -21,8 +22,8 @@ type Launch struct {
 	Stream   Stream
 
 	args    [11]uintptr
-	ptrs    [maxParams]unsafe.Pointer
-	sizes   [maxParams]uintptr
+	ptrs    []unsafe.Pointer // an object of its own: cgo looks through all of the object that it is given
+	sizes   []uintptr
 	n       int
 	values  []uint64
 	pin     runtime.Pinner
@@ -34,7 +35,7 @@ func NewLaunch(f Function, sizes ...uintptr) *Launch {
 	if len(sizes) > maxParams {
 		panic(fmt.Sprintf("cuda: a launch of %d parameters, at most %d", len(sizes), maxParams))
 	}
-	l := &Launch{Function: f, n: len(sizes)}
+	l := &Launch{Function: f, n: len(sizes), sizes: slices.Clone(sizes), ptrs: make([]unsafe.Pointer, max(len(sizes), 1))}
 	total := uintptr(0)
 	for _, s := range sizes {
 		total += (s + 15) &^ 15
@@ -42,11 +43,12 @@ func NewLaunch(f Function, sizes ...uintptr) *Launch {
 	l.values = make([]uint64, total/8+2)
 	l.pin.Pin(l)
 	l.pin.Pin(&l.values[0])
+	l.pin.Pin(&l.ptrs[0])
 	l.pinning = true
 	base := unsafe.Pointer(&l.values[0])
 	off := (16 - uintptr(base)&15) & 15
 	for i, s := range sizes {
-		l.ptrs[i], l.sizes[i] = unsafe.Add(base, off), s
+		l.ptrs[i] = unsafe.Add(base, off)
 		off += (s + 15) &^ 15
 	}
 	return l
@@ -67,7 +69,7 @@ func (l *Launch) Params() int { return l.n }
 func Param[T any](l *Launch, i int) *T {
 	var v T
 	if i < 0 || i >= l.n || unsafe.Sizeof(v) != l.sizes[i] {
-		panic(fmt.Sprintf("cuda: parameter %d as %T of %d bytes, the launch has %v", i, v, unsafe.Sizeof(v), l.sizes[:l.n]))
+		panic(fmt.Sprintf("cuda: parameter %d as %T of %d bytes, the launch has %v", i, v, unsafe.Sizeof(v), l.sizes))
 	}
 	return (*T)(l.ptrs[i])
 }

@@ -13,3 +13,6 @@ func OpenManagement(Options) (Management, []Probe, error) { return nil, nil, Wit
 
 // OpenCompiler opens NVRTC.
 func OpenCompiler(Options) (Compiler, []Probe, error) { return nil, nil, WithoutCUDAError{} }
+
+// FindLibraries looks for nothing.
+func FindLibraries(Options) []Found { return nil }

@@ -1,4 +1,4 @@
-//go:build !nocuda && linux && amd64
+//go:build !nocuda && !gorgoniacu && linux && amd64
 
 package cuda_test
 
