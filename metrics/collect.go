@@ -131,6 +131,7 @@ func (now *moment) others() []block {
 	}
 	out = append(out, about)
 	m.transfer.each(func(f *family, s []*series) { out = append(out, block{f: f, series: s}) })
+	out = append(out, m.streams.collect()...)
 	build := &family{name: "omni_engine_build_info", help: "Version of the server, in labels.", kind: gauge}
 	out = append(out, block{f: build, gauges: []sample{{m.build, 1}}})
 	return append(out, m.http.collect()...)

@@ -67,6 +67,7 @@ type Metrics struct {
 	sockets  *webSockets
 	inFlight atomic.Pointer[func() (total, dispatched int)]
 	transfer *transfers
+	streams  *streams
 	process  prometheus.Gatherer
 	build    *series
 	lastSize atomic.Int64 // of the last answer, so that the next is allocated at once
@@ -108,6 +109,7 @@ func New(cfg Config) (*Metrics, error) {
 		m.enabled[i] = m.isEnabled(&m.table[i])
 	}
 	m.transfer = newTransfers(cfg.ModelName)
+	m.streams = newStreams(&cfg)
 	if cfg.ToolParser && !cfg.DisableVLLM {
 		m.tools = newToolParser(cfg.ModelName)
 	}

@@ -163,7 +163,10 @@ type alonePipeline struct{}
 func (alonePipeline) PipelineFinished(*record.Pipeline) {}
 
 // PipelineFinished counts one request's end over all stages. Use [Metrics.Pipeline] to get the door.
-func (m *Metrics) PipelineFinished(p *record.Pipeline) { m.pipelineFinished(p) }
+func (m *Metrics) PipelineFinished(p *record.Pipeline) {
+	m.pipelineFinished(p)
+	m.FrontFinished(record.FrontOf(p))
+}
 
 func (m *Metrics) pipelineFinished(p *record.Pipeline) {
 	if i := int(p.Reason) - int(request.FinishStop); i >= 0 && i < len(m.model[omniSuccess]) {

@@ -22,7 +22,9 @@ type call struct {
 	continuousUsage bool
 	interval        int    // tokens a streamed chunk
 	asked           *int64 // max_tokens of the request; nil: the default
-	noNew           bool   // echo with max_tokens 0: only the prompt is returned, one token is still generated
+	operation       string // the span's name for the endpoint
+	front           front
+	noNew           bool // echo with max_tokens 0: only the prompt is returned, one token is still generated
 }
 
 // maxTokens is the budget of a prompt.
@@ -47,7 +49,8 @@ func (s *Server) prepare(r *http.Request, d *schema.Dict, c *call, prefix string
 	c.body, c.n, c.created = d, n, now.Time().Unix()
 	c.base = request.Request{Sampling: p, Arrival: now, ArrivalOrder: float64(now.Time().UnixNano()) / 1e9,
 		Priority: int(d.Int("priority", 0)), CacheSalt: d.Str("cache_salt", ""), Repetition: rep,
-		External: prefix + requestID(r, d), TraceParent: r.Header.Get("traceparent"), TraceState: r.Header.Get("tracestate")}
+		External: prefix + requestID(r, d)}
+	c.operation = map[string]string{"cmpl-": "text_completion", "chatcmpl-": "chat"}[prefix]
 	if !p.IgnoreEOS {
 		c.base.EOS = s.model.EOS
 	}

@@ -245,7 +245,7 @@ func (c *chatCall) answer(ctx context.Context, w http.ResponseWriter, sources []
 	}
 	out := chatResponse{ID: c.base.External, Object: "chat.completion", Created: c.created, Model: c.model.Names[0], Choices: choices,
 		SystemFingerprint: c.fingerprint, Usage: c.usage(jobs), PromptLogprobs: promptLogprobs(lists[0].prompt), PromptText: c.prompt,
-		Metrics: c.metricsOf(c.body, jobs, records)}
+		Metrics: c.metricsOf(&c.call, jobs, records)}
 	if c.ids {
 		out.PromptTokenIDs = c.prompts[0].ids
 	}
@@ -349,7 +349,7 @@ func (c *chatCall) stream(ctx context.Context, w http.ResponseWriter, sources []
 	if err == nil && c.includeUsage {
 		last := c.chunk()
 		last.Choices, last.Usage, last.SystemFingerprint = []any{}, c.usage(jobs).stream(), c.fingerprint
-		last.Metrics = c.metricsOf(c.body, jobs, records)
+		last.Metrics = c.metricsOf(&c.call, jobs, records)
 		err = ev.send(last)
 	}
 	ev.end(err)

@@ -141,7 +141,7 @@ func (c *completionCall) answer(ctx context.Context, w http.ResponseWriter, sour
 		c.complete(&choices[i], j, &lists[i])
 	}
 	writeJSON(w, completionResponse{ID: c.base.External, Object: "text_completion", Created: c.created, Model: c.model.Names[0],
-		Choices: choices, SystemFingerprint: c.fingerprint, Usage: c.usage(jobs, c.prompts), Metrics: c.metricsOf(c.body, jobs, records)})
+		Choices: choices, SystemFingerprint: c.fingerprint, Usage: c.usage(jobs, c.prompts), Metrics: c.metricsOf(&c.call, jobs, records)})
 }
 
 // collected are a choice's tokens and logprobs.
@@ -239,7 +239,7 @@ func (c *completionCall) stream(ctx context.Context, w http.ResponseWriter, sour
 	})
 	if err == nil && c.includeUsage {
 		err = ev.send(completionChunk{ID: c.base.External, Object: "text_completion", Created: c.created, Model: c.model.Names[0],
-			Choices: []completionPart{}, Usage: c.usage(jobs, c.prompts).stream(), SystemFingerprint: c.fingerprint, Metrics: c.metricsOf(c.body, jobs, records)})
+			Choices: []completionPart{}, Usage: c.usage(jobs, c.prompts).stream(), SystemFingerprint: c.fingerprint, Metrics: c.metricsOf(&c.call, jobs, records)})
 	}
 	ev.end(err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"omni-engine/internal/server/schema"
 )
@@ -88,6 +89,7 @@ func writeError(w http.ResponseWriter, err error) {
 
 func writeRaw(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // as vLLM does: an answer that is flushed would be chunked
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }

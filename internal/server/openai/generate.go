@@ -36,7 +36,7 @@ type job struct {
 type source struct {
 	jobs []*job
 	next func(context.Context) (sequence int, u stages.Update, err error)
-	log  func(*part) // every update, for the log; nil: none
+	seen func(*part) // every update
 }
 
 // part is a job's update.
@@ -53,6 +53,9 @@ type answerer interface {
 
 // generate submits a checked call and answers it. What was submitted ends when the handler returns.
 func (s *Server) generate(w http.ResponseWriter, r *http.Request, c *call, prompts []prompt, a answerer) {
+	s.openFront(w, r, c)
+	w = c.front.sent
+	defer s.closeFront(c, prompts)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	sources, jobs, err := s.submit(ctx, c, prompts)
@@ -85,15 +88,14 @@ func (s *Server) submit(ctx context.Context, c *call, prompts []prompt) ([]*sour
 			src.jobs = append(src.jobs, &job{index: len(jobs), prompt: &prompts[i]})
 			jobs = append(jobs, src.jobs[len(src.jobs)-1])
 		}
-		if s.opt.LogOutputs {
-			src.log = func(p *part) { s.logOutput(c.base.External, p) }
-		}
+		src.seen = func(p *part) { c.see(s, p) }
 		if err := s.start(ctx, src, &r, c.n); err != nil {
 			if busy := unavailable(err); busy != nil {
 				return nil, nil, busy
 			}
 			return nil, nil, internalError(err)
 		}
+		c.front.started += c.n
 		sources = append(sources, src)
 	}
 	return sources, jobs, nil
@@ -209,8 +211,8 @@ func (src *source) drain(ctx context.Context, f func(*part) error) error {
 			return &apiError{http.StatusInternalServerError, "InternalServerError", why, ""}
 		}
 		p := &part{job: j, Update: u}
-		if src.log != nil {
-			src.log(p)
+		if src.seen != nil {
+			src.seen(p)
 		}
 		if err := f(p); err != nil {
 			return err

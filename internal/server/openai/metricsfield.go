@@ -54,7 +54,8 @@ func wantsStages(d *schema.Dict) bool {
 
 // metricsOf is the response's metrics: null unless somebody asked. Times describe one generation, so an answer of several
 // has none of them.
-func (s *Server) metricsOf(d *schema.Dict, jobs []*job, records []*record.Stage) any {
+func (s *Server) metricsOf(c *call, jobs []*job, records []*record.Stage) any {
+	d := c.body
 	one := len(jobs) == 1 && len(records) == 1
 	stages := wantsStages(d) && len(records) > 0
 	if !one && !stages || (!s.opt.PerRequestMetrics && !stages) {
@@ -68,6 +69,11 @@ func (s *Server) metricsOf(d *schema.Dict, jobs []*job, records []*record.Stage)
 	if stages {
 		last := records[len(records)-1]
 		out["stage_metrics"] = record.StageMetrics(records...)
+		edges, origins := []json.RawMessage{}, record.Origins(c.base.Arrival, records...)
+		for _, e := range c.edges() {
+			edges = append(edges, e.JSON(origins))
+		}
+		out["stream_edges"] = edges
 		out["stage_id"] = last.StageID
 		out["final_output_type"] = last.FinalOutputType
 		in, gen := 0, 0

@@ -5,13 +5,14 @@ import (
 	"unicode/utf8"
 
 	"omni-engine/engine/request"
+	"omni-engine/metrics/record"
 )
 
 // logRequest writes what a client asked for: its parameters, and the prompts themselves at DEBUG, as vLLM does.
 func (s *Server) logRequest(c *call, prompts []prompt, stream bool) {
 	p := &c.base.Sampling
 	s.log.Info("received request", "id", c.base.External, "max_tokens", p.MaxTokens, "temperature", p.Temperature, "top_p", p.TopP,
-		"top_k", p.TopK, "seed", seedText(p.Seed), "n", c.n, "stream", stream)
+		"top_k", p.TopK, "seed", seedText(p.Seed), "n", c.n, "stream", stream, "trace_id", traceText(c.front.trace))
 	for i := range prompts {
 		ids := prompts[i].ids
 		if s.opt.MaxLogLen >= 0 {
@@ -21,15 +22,22 @@ func (s *Server) logRequest(c *call, prompts []prompt, stream bool) {
 	}
 }
 
+func traceText(t record.TraceContext) string {
+	if id := t.ID(); id != "" {
+		return id
+	}
+	return "none"
+}
+
 // logOutput collects an answer's text and writes it when the answer ends.
-func (s *Server) logOutput(id string, p *part) {
+func (s *Server) logOutput(c *call, p *part) {
 	j := p.job
 	j.text.WriteString(p.Text)
 	if p.Output.Finish == request.NotFinished {
 		return
 	}
-	s.log.Info("generated response", "id", id, "index", j.index, "output", s.logged(j.text.String()), "tokens", j.tokens,
-		"finish_reason", p.Output.Finish.String())
+	s.log.Info("generated response", "id", c.base.External, "index", j.index, "output", s.logged(j.text.String()), "tokens", j.tokens,
+		"finish_reason", p.Output.Finish.String(), "trace_id", traceText(c.front.trace))
 	j.text = strings.Builder{}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"omni-engine/internal/server/schema"
+	"omni-engine/metrics/record"
 )
 
 // Options are the front end's settings.
@@ -35,6 +36,8 @@ type Options struct {
 	AccessLog           bool
 	QuietEndpoints      []string
 	RootPath            string
+	Tracer              Tracer                  // nil: tracing is off
+	Front               record.FrontSink        // told each generating request's end; nil: nobody
 	Pages               map[string]http.Handler // further GET routes (the dashboard's): looked at, so neither counted nor in the access log
 }
 
@@ -56,6 +59,7 @@ type Server struct {
 	serial       atomic.Uint64
 	load         atomic.Int64
 	warnPriority sync.Once
+	warnTrace    sync.Once
 }
 
 // New returns the server of a model. metrics serves /metrics; recorder may be nil.
