@@ -10,16 +10,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"omni-engine/cuda"
+	"omni-engine/cuda/sim"
 	"omni-engine/kernels"
 	"omni-engine/kernels/ref"
 )
 
-// opened is a device of the driver that OMNI_CUDA_LIB names: the software device in `make test-sim`, a GPU in `make test-gpu`.
+// opened is a device of the driver that OMNI_CUDA_LIB names (`make test-gpu`), or the software one in `make test-sim`.
 func opened(t testing.TB, o Options) *device {
 	t.Helper()
 	lib := os.Getenv("OMNI_CUDA_LIB")
 	if lib == "" {
-		t.Skip("OMNI_CUDA_LIB names no CUDA driver library; make test-sim runs this on the software device, make test-gpu on a GPU")
+		if os.Getenv("OMNI_SIM") != "require" {
+			t.Skip("make test-sim runs this on the software device; OMNI_CUDA_LIB may name a GPU's driver")
+		}
+		lib = sim.Require(t, "driver", "kernels-plain").Driver()
 	}
 	driver, _, err := cuda.OpenDriver(cuda.Options{Driver: lib})
 	require.NoError(t, err)
