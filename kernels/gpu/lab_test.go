@@ -17,8 +17,8 @@ import (
 	"omni-engine/internal/weights/quant"
 )
 
-// lab launches single kernels. They run on the software device (plain, or the variant that OMNI_KERNEL_VARIANT names), or on
-// a GPU with the compiled kernels where OMNI_CUDA_LIB names a driver that is not the software device.
+// lab launches single kernels. They run on the software device (plain, or the variant that OMNI_KERNEL_VARIANT names), or the compiled
+// kernels on a GPU where OMNI_KERNEL_GPU names the driver's library.
 type lab struct {
 	*cuda.Device
 	t      testing.TB
@@ -34,6 +34,9 @@ func newLab(t testing.TB) *lab {
 	library, image := os.Getenv("OMNI_KERNEL_GPU"), []byte(nil)
 	x := &lab{t: t}
 	if library == "" {
+		if os.Getenv("OMNI_SIM") == "" {
+			t.Skip("compiling the kernels for the software device takes a minute: make test-sim does (OMNI_SIM=require)")
+		}
 		v := sim.Variant(os.Getenv(variantEnv))
 		target := map[sim.Variant]string{sim.Plain: "kernels-plain", sim.ASan: "kernels-asan", sim.Check: "kernels-check"}[v]
 		b := sim.Require(t, "driver", target)
@@ -236,6 +239,9 @@ func ceilDiv(a, b int) int { return (a + b - 1) / b }
 func TestKernelsUnderEveryChecker(t *testing.T) {
 	if os.Getenv("OMNI_KERNEL_CHILD") != "" || os.Getenv("OMNI_KERNEL_GPU") != "" {
 		t.Skip("this process is a checked one")
+	}
+	if os.Getenv("OMNI_SIM") == "" {
+		t.Skip("make test-sim runs this (OMNI_SIM=require)")
 	}
 	sim.Require(t, "driver", "kernels-asan", "kernels-check")
 	asan, err := sim.ASanEnv()
