@@ -42,6 +42,7 @@ test-kernels:
 test-sim:
 	OMNI_SIM=require $(GO) test -count=1 ./cuda/... ./kernels/gpu/...
 	OMNI_SIM=require OMNI_SIM_REVERSE=1 $(GO) test -count=1 ./cuda/... ./kernels/gpu/...
+	OMNI_SIM=require $(GO) test -count=1 -run Device ./cmd/omni-engine
 
 # The driver on gorgonia.org/cu in place of purego, over the software device.
 test-gorgonia:
