@@ -9,6 +9,7 @@ import (
 
 	"omni-engine/engine/request"
 	"omni-engine/engine/sampling"
+	"omni-engine/kernels"
 	"omni-engine/scheduler"
 )
 
@@ -184,7 +185,7 @@ func (c *EngineCore) abortsMeanwhile() {
 func (c *EngineCore) failed(d *scheduler.Decision, err error) *scheduler.StepResult {
 	c.failures++
 	c.cause = err
-	if errors.Is(err, ErrDeviceLost) {
+	if errors.Is(err, ErrDeviceLost) || errors.Is(err, kernels.ErrLost) {
 		c.failures = maxFailures
 	}
 	c.log.Error("step failed", "step", d.Seq, "requests", len(d.Rows), "err", err)

@@ -38,13 +38,25 @@ func (d *device) alloc(what string, size int64) (*block, error) {
 		b.base, err = d.cuda.MemAlloc(b.size)
 		return err
 	})
-	if errors.Is(err, cuda.ResultOutOfMemory) {
-		err = fmt.Errorf("%w: %w", kernels.ErrOutOfMemory, err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("taking %d bytes for %s: %w", b.size, what, err)
+		return nil, fmt.Errorf("taking %d bytes for %s: %w", b.size, what, classed(err))
 	}
 	return b, nil
+}
+
+// classed adds what a driver's error means to the engine.
+func classed(err error) error {
+	var r cuda.Result
+	if !errors.As(err, &r) {
+		return err
+	}
+	switch r {
+	case cuda.ResultOutOfMemory:
+		return fmt.Errorf("%w: %w", kernels.ErrOutOfMemory, err)
+	case cuda.ResultIllegalAddress, cuda.ResultLaunchFailed, cuda.ResultInvalidContext, cuda.ResultUnknown:
+		return fmt.Errorf("%w: %w", kernels.ErrLost, err) // sticky: every later call fails
+	}
+	return err
 }
 
 func (b *block) at(offset int64) cuda.DevicePtr { return b.base.Add(offset) }

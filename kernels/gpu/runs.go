@@ -54,11 +54,16 @@ func (r *runs) run(entry int, sz *sizes, graph int) error {
 	exec, ok := r.graphs[key]
 	if !ok {
 		var err error
-		if exec, err = r.capture(entry, sz); err != nil {
+		exec, err = r.capture(entry, sz)
+		if err != nil && !errors.Is(err, cuda.ResultOutOfMemory) {
 			return fmt.Errorf("capturing a graph of %d rows: %w", graph, err)
 		}
-		r.graphs[key] = exec
-		r.captured++
+		if r.graphs[key] = exec; err == nil {
+			r.captured++
+		}
+	}
+	if exec == 0 { // there was no memory for it
+		return r.launch(entry, sz)
 	}
 	r.replayed++
 	return d.cuda.GraphLaunch(exec, d.stream)
@@ -94,6 +99,9 @@ func (r *runs) capture(entry int, sz *sizes) (cuda.GraphExec, error) {
 		return 0, err
 	}
 	exec, err := d.cuda.GraphInstantiate(g)
+	if err != nil {
+		exec = 0
+	}
 	return exec, errors.Join(err, d.cuda.GraphDestroy(g))
 }
 
@@ -102,6 +110,9 @@ func (r *runs) close() error {
 	err := d.cuda.Do(func() error {
 		var errs []error
 		for _, g := range r.graphs {
+			if g == 0 {
+				continue
+			}
 			errs = append(errs, d.cuda.GraphExecDestroy(g))
 		}
 		return errors.Join(errs...)

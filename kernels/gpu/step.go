@@ -101,14 +101,14 @@ func (s *step) Submit(calls ...kernels.Call) error {
 			return fmt.Errorf("submit: entry %d of %d", c.Entry, len(p.entries))
 		}
 	}
-	return s.program.dev.cuda.Do(func() error {
+	return classed(s.program.dev.cuda.Do(func() error {
 		for _, c := range calls {
 			if err := s.run(c.Entry); err != nil {
 				return fmt.Errorf("entry %s: %w", p.entries[c.Entry].spec.Name, err)
 			}
 		}
 		return s.program.dev.cuda.EventRecord(s.event, s.program.dev.stream)
-	})
+	}))
 }
 
 // measure decides how the step runs: as the graph of a bucket when every row decodes one token and samples it.
@@ -217,7 +217,7 @@ func (s *step) Wait(ctx context.Context) (*kernels.Result, error) {
 	}
 	d := s.program.dev
 	if err := d.cuda.Do(func() error { return d.cuda.EventSynchronize(s.event) }); err != nil {
-		return nil, fmt.Errorf("running a step: %w", err)
+		return nil, fmt.Errorf("running a step: %w", classed(err))
 	}
 	s.result = kernels.Result{}
 	if s.sampled {
