@@ -161,7 +161,7 @@ func launches() map[string]launch {
 	}
 	for _, t := range []string{"bf16", "f16"} {
 		l["quantize_"+t] = launch{threads: 256}
-		l["gemm_"+t+"_16"] = launch{threads: 128, shared: 4 * (16 + 64) * 128}
+		l["gemm_"+t+"_16"] = launch{threads: 64, shared: 8 * (16 + 32) * 128}
 		l["gemm_"+t+"_64"] = launch{threads: 128, shared: 4 * (64 + 64) * 128}
 		l["gemm_"+t+"_128"] = launch{threads: 256, shared: 3 * (128 + 128) * 128}
 		l["attn_merge_"+t] = launch{threads: 64}

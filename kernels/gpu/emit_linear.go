@@ -92,7 +92,7 @@ func (m *emitter) dense(n *linearNode) {
 		case rows <= gemvRows:
 			set(l, fewFor(&few, rows), ceil(width, 8), 1)
 		case rows <= 16 && act != "f32":
-			set(l, small, ceil(width, 64), ceil(rows, 16))
+			set(l, small, ceil(width, 32), ceil(rows, 16))
 		case act == "f32" || rows <= 256 || int(ceil(width, 128)*ceil(rows, 128)) < sms:
 			set(l, middle, ceil(width, 64), ceil(rows, 64))
 		default:

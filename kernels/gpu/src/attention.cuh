@@ -72,10 +72,17 @@ template <class T, int D, int KEYS> struct Rows16 {
 
 	// soften scales into log2 and caps.
 	__device__ __forceinline__ void soften(float scale, float cap) {
+		const bool soft = cap > 0.f;
+		const float before = soft ? scale / cap : scale * LOG2E, after = cap * LOG2E;
 #pragma unroll
 		for (int j = 0; j < KEYS / 8; j++)
 #pragma unroll
-			for (int e = 0; e < 4; e++) s[j][e] = (cap > 0.f ? cap * tanhf(s[j][e] * scale / cap) : s[j][e] * scale) * LOG2E;
+			for (int e = 0; e < 4; e++) s[j][e] *= before;
+		if (!soft) return;
+#pragma unroll
+		for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+			for (int e = 0; e < 4; e++) s[j][e] = after * tanhf(s[j][e]);
 	}
 
 	// keep drops keys outside [lo[i], hi[i]) of the lane's two rows; keys start at p0.
