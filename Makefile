@@ -7,7 +7,7 @@ COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X omni-engine/cmd/omni-engine/build.version=$(VERSION) -X omni-engine/cmd/omni-engine/build.commit=$(COMMIT)
 ARGS ?=
 
-.PHONY: all build run model test test-race test-kernels test-sim test-gorgonia test-clients test-dashboard lint check-long bench bench-cpu bench-peers bench-scheduler bench-metrics mutate-metrics replay dist clean
+.PHONY: all build run model test test-race test-kernels test-sim test-gorgonia test-clients test-dashboard lint check-long test-gpu bench-gpu bench bench-cpu bench-peers bench-scheduler bench-metrics mutate-metrics replay dist clean
 all: build
 
 build: $(BIN)
@@ -44,6 +44,17 @@ test-sim:
 	OMNI_SIM=require OMNI_SIM_REVERSE=1 $(GO) test -count=1 ./cuda/... ./kernels/gpu/...
 	OMNI_SIM=require $(GO) test -count=1 -run Device ./cmd/omni-engine
 
+# The same tests on a GPU, with the driver that CUDA_LIB names; under compute-sanitizer where it is installed (SANITIZE=memcheck|racecheck|synccheck).
+CUDA_LIB ?= libcuda.so.1
+test-gpu:
+	mkdir -p build && $(GO) test -c -o build/gpu.test ./kernels/gpu
+	cd kernels/gpu && OMNI_CUDA_LIB=$(CUDA_LIB) OMNI_KERNEL_GPU=$(CUDA_LIB) $(if $(SANITIZE),compute-sanitizer --tool $(SANITIZE)) ../../build/gpu.test -test.count=1 -test.v
+	OMNI_CUDA_LIB=$(CUDA_LIB) $(GO) test -count=1 -run Device ./cmd/omni-engine
+
+# What a step costs the processor and, on a GPU, how long it takes; SIM=1 takes the software device and leaves the second out.
+bench-gpu:
+	$(GO) run ./bench/gpu $(if $(SIM),-sim,-cuda-lib $(CUDA_LIB)) -results bench/RESULTS-gpu.md
+
 # The driver on gorgonia.org/cu in place of purego, over the software device.
 test-gorgonia:
 	cuda/gorgonia/check.sh
@@ -72,6 +83,7 @@ bench: bench-cpu bench-scheduler
 bench-peers:
 	scripts/bench-peers.sh llama.cpp $(if $(filter-out native,$(LEVEL)),llama.cpp@$(LEVEL),$(if $(LEVEL),,$(shell grep -qw amx_tile /proc/cpuinfo && echo llama.cpp@avx512-vnni)))
 bench-cpu: build
+	$(if $(filter 1,$(QUICK)),,CGO_CFLAGS="-O2 -g -DOMNI_PHASE_TIMES" $(GO) build -o $(BIN)-phases ./cmd/omni-engine)
 	$(GO) run ./bench/cpu -omni $(BIN) -model "$$(scripts/model.sh | tail -n 1)$$([ "$(QUICK)" = 1 ] || echo ",$$(scripts/model.sh gemma3 | tail -n 1)")" \
 		$(if $(filter 1,$(QUICK)),-quick) $(if $(LEVEL),-level $(LEVEL)) -results bench/RESULTS.md
 

@@ -48,6 +48,7 @@ func doors() []door {
 		{"bench", with("proto", "metrics/record")},
 		{"bench/replaytrace", with("scheduler", "engine/request", "bench/replaytrace/replay")},
 		{"bench/scheduler", with("scheduler", "engine/request", "bench/replaytrace/replay")},
+		{"bench/gpu", with("cuda", "cuda/sim", "engine", "engine/models", "engine/request", "kernels", "kernels/gpu", "scheduler")},
 		{"tools", with("internal")},
 		{"cmd", []string{""}},
 	}
