@@ -44,6 +44,7 @@ function show(state) {
   text(byId('version'), state.version);
   document.title = state.models.length ? `${state.models[0]} · omni-engine` : 'omni-engine';
   requests.model = state.models[0];
+  requests.recording = state.recording;
   const roots = [];
   for (const stage of state.stages) {
     for (const r of stage.replicas) {

@@ -43,7 +43,7 @@ export class Replica {
     while (h.length > 1000) h.shift();
     this.head(stage, r);
     this.figures(r, state);
-    this.numbers(r);
+    this.numbers(r, state);
     this.time(r, state);
     this.latency(r);
   }
@@ -73,15 +73,15 @@ export class Replica {
     kv.spark.draw(times, [seen.map((s) => s.kv)], from, to, 0.05);
   }
 
-  numbers(r) {
+  numbers(r, state) {
     const core = r.core;
     const reasons = Object.entries(r.recent.reasons).sort((a, b) => b[1] - a[1]).map(([k, n]) => `${k} ${number(n)}`).join(' · ');
     const hits = r.rates.prefix_hit_ratio ?? r.rates.prefix_hit_ratio_total;
     const facts = [
-      ['Finished', r.rates.requests_per_s === null ? absent : `${rate(r.rates.requests_per_s)}/s`, `${plural(r.recent.requests, 'request')} in the last ${span(r.recent.covered_s)}`],
-      ['Finish reasons', topShare(r.recent), reasons || 'none in the window'],
+      ['Finished', r.rates.requests_per_s === null ? absent : `${rate(r.rates.requests_per_s)}/s`, state.recording ? `${number(r.recent.requests)} in the last ${span(r.recent.covered_s)}` : 'not recorded'],
+      ['Finish reasons', topShare(r.recent), reasons || (state.recording ? 'none in the window' : 'not recorded')],
       ['Prefix-cache hits', percent(hits), r.rates.prefix_hit_ratio === null ? 'of prompt tokens since start' : `${percent(r.rates.prefix_hit_ratio_total)} since start`],
-      ['Preemptions', number(r.recent.preemptions), core ? `${number(core.preemptions_total)} since start` : ''],
+      ['Preemptions', state.recording ? number(r.recent.preemptions) : absent, core ? `${number(core.preemptions_total)} since start` : ''],
     ];
     if (this.facts.children.length === 0) {
       this.facts.append(...facts.map(([name]) => element('div', {}, element('dt', {}, name), element('dd', {}, element('span'), element('small')))));
@@ -166,6 +166,7 @@ class Card {
   set(value, note) {
     this.note = note;
     text(this.value, value);
+    this.root.classList.toggle('nothing', value === absent);
     text(this.hint, this.hovered ?? note);
   }
 }
@@ -180,7 +181,7 @@ function waiting(core) {
 
 // The share that ended as asked: stop or length.
 function topShare(recent) {
-  if (!recent.requests) return absent;
+  if (!recent.sequences) return absent;
   const good = (recent.reasons.stop ?? 0) + (recent.reasons.length ?? 0);
-  return good === recent.requests ? 'All complete' : `${percent(good / recent.requests)} complete`;
+  return good === recent.sequences ? 'All complete' : `${percent(good / recent.sequences)} complete`;
 }

@@ -4,7 +4,9 @@ import { absent, ago, duration, number, plural } from './format.js';
 
 const canHover = matchMedia('(hover: hover)');
 
-// Requests is the list: newest first. It stands still while somebody points at it or moves through it with the keyboard.
+const touched = 2000; // milliseconds for which a list that was touched or scrolled stands still
+
+// Requests is the list: newest first. It stands still while somebody points at it, touches it or moves through it with the keyboard.
 export class Requests {
   constructor(ask, open) {
     this.ask = ask;
@@ -17,7 +19,10 @@ export class Requests {
     this.limit = 50;
     this.shown = new Map();
     this.model = null;
+    this.recording = true;
     this.turn = 0;
+    this.touch = 0;
+    for (const event of ['pointerdown', 'touchmove']) this.list.addEventListener(event, () => { this.touch = Date.now(); }, { passive: true });
     let timer = 0;
     this.search.addEventListener('input', () => {
       clearTimeout(timer);
@@ -36,7 +41,7 @@ export class Requests {
   }
 
   held() {
-    return (canHover.matches && this.list.matches(':hover')) || this.list.contains(document.activeElement);
+    return Date.now() - this.touch < touched || (canHover.matches && this.list.matches(':hover')) || this.list.querySelector(':focus-visible') !== null;
   }
 
   async refresh(forced = false) {
@@ -68,6 +73,10 @@ export class Requests {
   explain(query, kept) {
     if (query && kept) {
       this.empty.replaceChildren(`No kept request matches “${query}”.`);
+      return;
+    }
+    if (!this.recording) {
+      this.empty.replaceChildren('Recording is off, so no request is kept.');
       return;
     }
     const body = JSON.stringify({ model: this.model ?? '', prompt: 'Hello', max_tokens: 16 });
