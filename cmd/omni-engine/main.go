@@ -31,7 +31,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(serveCommand(), benchCommand(), downloadCommand(), healthCommand(), topCommand(), versionCommand(), inspectCommand())
+	cmd.AddCommand(serveCommand(), benchCommand(), downloadCommand(), healthCommand(), topCommand(), versionCommand(), inspectCommand(), devicesCommand())
 	return cmd
 }
 
