@@ -153,7 +153,14 @@ func measure(ctx context.Context, f *flags, model string, begin time.Time) (*rep
 	if err != nil {
 		return nil, err
 	}
-	return &report{model: filepath.Base(model), level: f.level, a: a, b: b, machine: readMachine(f.threads), results: results, quiet: f.quiet}, nil
+	var roof *roofline
+	if o, ok := a.(*omni); ok {
+		if roof, err = probeRoofline(ctx, o, phasesBinary(f.omni)); err != nil {
+			fmt.Fprintln(os.Stderr, "bench/cpu: no roofline:", err)
+			roof = nil
+		}
+	}
+	return &report{roof: roof, model: filepath.Base(model), level: f.level, a: a, b: b, machine: readMachine(f.threads), results: results, quiet: f.quiet}, nil
 }
 
 func selection(f *flags) ([]work, error) {

@@ -17,6 +17,7 @@ type omni struct {
 	level         []string // arguments
 	threads       int
 	known         [][2]string
+	work          engineReport // the last run's facts about the model
 }
 
 func openOmni(ctx context.Context, binary, model, level string, threads int) (*omni, error) {
@@ -42,9 +43,12 @@ func (o *omni) facts() [][2]string { return o.known }
 
 // engineReport is what `omni-engine bench engine --json` prints: one object.
 type engineReport struct {
-	Level   string    `json:"level"`
-	Prefill []float64 `json:"prefill_tokens_per_second"` // a value a round
-	Decode  []float64 `json:"decode_tokens_per_second"`
+	Level     string    `json:"level"`
+	TokenMACs int64     `json:"macs_per_token"`
+	LogitMACs int64     `json:"macs_per_logit_row"`
+	Bytes     int64     `json:"weight_bytes"`
+	Prefill   []float64 `json:"prefill_tokens_per_second"` // a value a round
+	Decode    []float64 `json:"decode_tokens_per_second"`
 }
 
 func (o *omni) bench(ctx context.Context, prompt, gen, batch int) (*engineReport, error) {
@@ -58,6 +62,7 @@ func (o *omni) bench(ctx context.Context, prompt, gen, batch int) (*engineReport
 	if err := json.Unmarshal(out, r); err != nil {
 		return nil, fmt.Errorf("bench engine's output: %w: %s", err, clip(out))
 	}
+	o.work = *r
 	if r.Level != "" && !slices.ContainsFunc(o.known, func(f [2]string) bool { return f[0] == "level" }) {
 		o.known = append(o.known, [2]string{"level", r.Level})
 	}

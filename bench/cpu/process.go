@@ -27,6 +27,17 @@ func command(ctx context.Context, name string, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// standardError runs a program to its end and returns what it logged.
+func standardError(ctx context.Context, name string, args ...string) (string, error) {
+	var log bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stderr = &log
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, clip(log.Bytes()))
+	}
+	return log.String(), nil
+}
+
 // clip is the end of a program's output, for an error.
 func clip(b []byte) []byte {
 	b = bytes.TrimSpace(b)

@@ -17,6 +17,7 @@ type report struct {
 	machine machine
 	results []result
 	quiet   float64
+	roof    *roofline // nil where it could not be probed
 }
 
 // summary of a figure's counted rounds.
@@ -118,6 +119,20 @@ func (r *report) write(b *strings.Builder) {
 	b.WriteString("\nMedians; a ratio is first / second of one round. Rounds: those that count, of all; a round counts when other processes used at most " +
 		fmt.Sprintf("%g processors during it", r.quiet) + ", and where none was so quiet all count and the figure is marked †. Others: the most that they used in a counted round.\n")
 	r.steadiness(b)
+	if r.roof != nil {
+		r.roof.write(b, r.ours())
+	}
+}
+
+// ours are our medians by figure.
+func (r *report) ours() map[string]float64 {
+	v := map[string]float64{}
+	for _, x := range r.results {
+		if s, ok := summarise(x, r.quiet); ok {
+			v[x.Name] = s.a
+		}
+	}
+	return v
 }
 
 func (r *report) row(b *strings.Builder, x result) {

@@ -31,14 +31,15 @@ type engineBench struct {
 
 // engineReport is its result; rates are a value a round.
 type engineReport struct {
-	Model       string    `json:"model"`
-	Version     string    `json:"version"`
-	Device      string    `json:"device"`
-	Level       string    `json:"level"`
-	Threads     int       `json:"threads"`
-	Prompt      int       `json:"prompt"`
-	Gen         int       `json:"gen"`
-	Batch       int       `json:"batch"`
+	Model   string `json:"model"`
+	Version string `json:"version"`
+	Device  string `json:"device"`
+	Level   string `json:"level"`
+	Threads int    `json:"threads"`
+	Prompt  int    `json:"prompt"`
+	Gen     int    `json:"gen"`
+	Batch   int    `json:"batch"`
+	matrixWork
 	LoadSeconds float64   `json:"load_seconds"`
 	Prefill     []float64 `json:"prefill_tokens_per_second"`
 	Decode      []float64 `json:"decode_tokens_per_second"`
@@ -120,6 +121,7 @@ func (b *engineBench) run(ctx context.Context, cfg *config.Serve) (_ *engineRepo
 	}
 	_ = src.weights.DropPages() // as serve does
 	r := b.report(src, dev.Info())
+	r.matrixWork = workOf(m.Module)
 	r.LoadSeconds = time.Since(begin).Seconds()
 	return r, b.measure(ctx, m, asm, schedulerConfig(cfg, m, asm), r)
 }
