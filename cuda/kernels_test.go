@@ -3,6 +3,7 @@
 package cuda_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -65,23 +66,37 @@ func rightKernels(t *testing.T, x *bench) {
 	require.Empty(t, x.probe.Report())
 }
 
-// A broken kernel each, what has to find it, and what the report says.
+// A broken kernel each, what has to find it, and what the report says with threads in ascending and in descending order: which of
+// two threads comes first decides which face of a mistake shows.
 func TestBrokenKernelsAreCaught(t *testing.T) {
+	if !isChild() {
+		sim.Require(t, "driver", "fixtures")
+		for _, order := range []string{"OMNI_SIM_REVERSE=0", "OMNI_SIM_REVERSE=1"} {
+			out, err := child(t, "TestBrokenKernelsAreCaught", order)
+			require.NoError(t, err, "%s\n%s", order, out)
+			require.Equal(t, 9, strings.Count(out, "--- PASS:"), "eight kernels and the test\n%s", out)
+		}
+		return
+	}
+	const early, race, waited = "that nobody has written yet", "race on", "before the cp.async of thread"
 	for _, c := range []struct {
-		kernel  string
-		variant sim.Variant
-		report  string
+		kernel          string
+		variant         sim.Variant
+		report, reverse string
 	}{
-		{"missing_barrier", sim.Check, "that nobody has written yet"},
-		{"missing_reuse_barrier", sim.Check, "race on dynamic shared memory"},
-		{"read_before_wait", sim.Check, "before the cp.async of thread"},
-		{"divergent_barrier", sim.Plain, "__syncthreads diverges"},
-		{"wrong_mask", sim.Plain, "mask ffffffff names lanes that have exited"},
-		{"mask_without_caller", sim.Plain, "is not in its own mask 0000ffff"},
-		{"shared_out_of_bounds", sim.Check, "dynamic shared memory byte 128 of 128"},
-		{"uninitialised_shared", sim.Check, "reads shared memory that nobody has written yet"},
+		{"missing_barrier", sim.Check, early, race + " static shared memory"},
+		{"missing_reuse_barrier", sim.Check, race + " dynamic shared memory", waited},
+		{"read_before_wait", sim.Check, waited, waited},
+		{"divergent_barrier", sim.Plain, "__syncthreads diverges", "__syncthreads diverges"},
+		{"wrong_mask", sim.Plain, "mask ffffffff names lanes that have exited", "mask ffffffff names lanes that have exited"},
+		{"mask_without_caller", sim.Plain, "is not in its own mask 0000ffff", "is not in its own mask 0000ffff"},
+		{"shared_out_of_bounds", sim.Check, "dynamic shared memory byte 128 of 128", "dynamic shared memory byte 128 of 128"},
+		{"uninitialised_shared", sim.Check, early, early},
 	} {
 		t.Run(c.kernel, func(t *testing.T) {
+			if os.Getenv("OMNI_SIM_REVERSE") == "1" {
+				c.report = c.reverse
+			}
 			x := open(t, c.variant)
 			y, in := x.alloc(4096), upload(x, ramp(4096))
 			params := []any{y}
@@ -99,7 +114,6 @@ func TestBrokenKernelsAreCaught(t *testing.T) {
 			assert.Contains(t, report, c.report)
 			assert.Contains(t, report, "kernel "+c.kernel)
 			assert.Contains(t, report, "fixtures.cu:", "the report names the line")
-			t.Log(strings.TrimSpace(report))
 			// As on a GPU, the context is lost.
 			require.ErrorIs(t, x.Do(func() error { return x.StreamSynchronize(x.stream) }), cuda.ResultLaunchFailed)
 		})
