@@ -26,6 +26,7 @@ import (
 	"omni-engine/metrics"
 	"omni-engine/metrics/record"
 	"omni-engine/metrics/stagelog"
+	"omni-engine/metrics/tracing"
 	"omni-engine/output"
 	"omni-engine/scheduler"
 	"omni-engine/stages"
@@ -37,6 +38,7 @@ type app struct {
 	pipeline *stages.Orchestrator
 	metrics  *metrics.Metrics
 	page     *dashboard.Dashboard // nil: --disable-dashboard
+	tracer   *tracing.Tracer      // nil: no --otlp-traces-endpoint
 	requests context.Context      // parent of every request's context
 	abort    context.CancelFunc
 	closers  []func(context.Context) error // run last to first
@@ -97,6 +99,9 @@ func (a *app) start(ctx context.Context, cfg *config.Serve, log *slog.Logger) er
 		names = []string{servedName(cfg, src)}
 	}
 	if err := a.startMetrics(cfg, names[0], maxLen, schedulerConfig(cfg, m, asm).NumSpecTokens); err != nil {
+		return err
+	}
+	if err := a.startTracing(ctx, cfg, log); err != nil {
 		return err
 	}
 	a.startDashboard(cfg, names)
@@ -227,9 +232,11 @@ func (a *app) startCore(cfg *config.Serve, src *source, m *models.Model, asm *en
 		sink = look.sink(sink)
 	}
 	coreClock := clock.NewMonotonic()
+	pair := coreClock.Pair()
+	sink = a.traceSink(sink, 0, 0, pair)
 	var observe func(*request.StepOutputs)
 	if cfg.TraceFile != "" {
-		trace, err := openTrace(cfg.TraceFile, "stage 0 replica 0", coreClock.Pair(), cfg.MaxNumBatchedTokens)
+		trace, err := openTrace(cfg.TraceFile, "stage 0 replica 0", pair, cfg.MaxNumBatchedTokens)
 		if err != nil {
 			return err
 		}
@@ -307,13 +314,13 @@ func (a *app) startServer(cfg *config.Serve, src *source, m *models.Model, names
 		}
 		kwargs, _ = v.(*schema.Dict)
 	}
-	s := openai.New(openai.Options{Version: build.VLLM, APIKeys: cfg.APIKeys, RequestIDHeaders: cfg.RequestIDHeaders,
+	s := openai.New(a.watch(cfg, openai.Options{Version: build.VLLM, APIKeys: cfg.APIKeys, RequestIDHeaders: cfg.RequestIDHeaders,
 		CORS:      openai.CORS{Origins: cfg.AllowedOrigins, Methods: cfg.AllowedMethods, Headers: cfg.AllowedHeaders, Credentials: cfg.AllowCredentials},
 		KeepAlive: time.Duration(cfg.SSEKeepAlive) * time.Second, ResponseRole: cfg.ResponseRole, TrustTemplate: cfg.TrustRequestChatTemplate,
 		TemplateKwargs: kwargs, TokensAsIDs: cfg.ReturnTokensAsTokenIDs, PromptTokensDetails: cfg.EnablePromptTokensDetails,
 		PerRequestMetrics: cfg.EnablePerRequestMetrics, ForceUsage: cfg.ForceIncludeUsage, LoadTracking: cfg.EnableServerLoadTracking,
 		PriorityPolicy: cfg.Policy == "priority", LogRequests: cfg.LogRequests, LogOutputs: cfg.LogOutputs, MaxLogLen: cfg.MaxLogLen, Fingerprint: fingerprint(cfg), AccessLog: !cfg.DisableAccessLog,
-		QuietEndpoints: cfg.QuietEndpoints, RootPath: cfg.RootPath, Pages: a.pages()}, model, a.pipeline, a.metrics.Handler(), a.metrics.HTTP(), log)
+		QuietEndpoints: cfg.QuietEndpoints, RootPath: cfg.RootPath, Pages: a.pages()}), model, a.pipeline, a.metrics.Handler(), a.metrics.HTTP(), log)
 	a.handler = s.Handler()
 	return nil
 }

@@ -52,6 +52,9 @@ func serve(ctx context.Context, cfg *config.Serve, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := checkTracing(cfg); err != nil {
+		return configError{err}
+	}
 	listener, err := listen(cfg)
 	if err != nil {
 		return err

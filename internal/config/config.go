@@ -96,6 +96,7 @@ type Serve struct {
 	LogLevel             string
 	LogFormat            string
 	TraceFile            string
+	OTLPEndpoint         string // empty: no spans are exported
 	DisableDashboard     bool
 }
 

@@ -60,7 +60,7 @@ func options(s *Serve) []option {
 		{"gpu-memory-utilization", nil, floatValue(&s.Utilization), "share of the GPU's memory that this process may take", false},
 		{"enforce-eager", nil, yes(&s.EnforceEager), "no CUDA graphs", true},
 		{"threads", []string{"OMNI_THREADS"}, num(&s.Threads), "CPU threads; 0: what affinity and cgroup allow", false},
-		{"cpu-level", []string{"OMNI_CPU_LEVEL"}, choiceValue(&s.CPULevel, "", "scalar", "avx2", "avx-vnni", "avx512-vnni", "avx512-amx"), "force a vector level", false},
+		{"cpu-level", []string{"OMNI_CPU_LEVEL"}, choiceValue(&s.CPULevel, "", "scalar", "avx2", "avx-vnni", "avx512-vnni", "avx512-amx", "amx-bf16"), "force a vector level", false},
 		{"dtype", nil, choiceValue(&s.DType, "auto", "float32", "float", "bfloat16", "float16", "half"), "auto: the weights' own precision, on the CPU with 8-bit activations where they are quantised; float32: exact; bfloat16, float16: activations on a GPU", false},
 		{"max-model-len", nil, humanValue(&s.MaxModelLen, true), "context length; 1k = 1000, 1K = 1024; auto: the model's", false},
 		{"seed", nil, int64Value(&s.Seed), "seed of the engine's own draws", false},
@@ -102,6 +102,7 @@ func options(s *Serve) []option {
 		{"log-level", []string{"VLLM_LOGGING_LEVEL"}, choiceValue(&s.LogLevel, "debug", "info", "warning", "error"), "least severe level that is logged", false},
 		{"log-format", nil, choiceValue(&s.LogFormat, "text", "json"), "form of log lines", false},
 		{"disable-dashboard", nil, yes(&s.DisableDashboard), "no page at /dashboard, and no JSON behind it", true},
+		{"otlp-traces-endpoint", []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}, str(&s.OTLPEndpoint), "export each request's spans over OTLP; OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: grpc or http/protobuf", false},
 		{"trace-file", nil, str(&s.TraceFile), "write a Chrome/Perfetto trace of every request's states", false},
 	}
 }

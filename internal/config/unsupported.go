@@ -50,7 +50,7 @@ func vllmFlags() []string {
 		"node-rank", "num-gpus", "numa-bind", "numa-bind-cpus", "numa-bind-nodes", "offload-backend", "offload-group-size",
 		"offload-num-in-group", "offload-params", "offload-prefetch-step", "omni", "omni-dp-size-local",
 		"omni-heartbeat-timeout", "omni-lb-policy", "omni-master-address", "omni-master-port", "omni-replica-address",
-		"omni-request-timeout-s", "optimization-level", "otlp-traces-endpoint", "per-request-spec-decode-metrics",
+		"omni-request-timeout-s", "optimization-level", "per-request-spec-decode-metrics",
 		"performance-mode", "pipeline-parallel-size", "pooler-config", "prefill-context-parallel-size",
 		"prefill-schedule-interval", "prefix-cache-retention-interval", "prefix-match-unit", "print-stage", "profiler-config",
 		"pt-load-map-location", "quantization", "quantization-config", "ray-address", "ray-workers-use-nsight",
@@ -70,6 +70,10 @@ func vllmFlags() []string {
 }
 
 func unknown(name string) error {
+	if name == "collect-detailed-traces" {
+		return fmt.Errorf("--%s is accepted by vLLM, whose V1 engine measures nothing more for it; here the spans of --otlp-traces-endpoint "+
+			"always hold every phase and wait that was observed: remove it", name)
+	}
 	for _, f := range vllmFlags() {
 		if name == f || name == "no-"+f {
 			return fmt.Errorf("--%s is an option of vLLM that omni-engine does not support yet; remove it", name)
