@@ -63,6 +63,12 @@ func rightKernels(t *testing.T, x *bench) {
 		}
 		require.Equal(t, want, f)
 	}
+
+	y = x.alloc(128 * 4)
+	require.NoError(t, x.run(x.launch("warp_exchange", 32, y)))
+	require.Equal(t, []float32{1, 0, 3, 2}, download[float32](x, y, 4))
+	require.NoError(t, x.run(x.launch("named", 128, y)))
+	require.Equal(t, []float32{63, 62, 61, 60}, download[float32](x, y, 4))
 	require.Empty(t, x.probe.Report())
 }
 
@@ -74,7 +80,7 @@ func TestBrokenKernelsAreCaught(t *testing.T) {
 		for _, order := range []string{"OMNI_SIM_REVERSE=0", "OMNI_SIM_REVERSE=1"} {
 			out, err := child(t, "TestBrokenKernelsAreCaught", order)
 			require.NoError(t, err, "%s\n%s", order, out)
-			require.Equal(t, 9, strings.Count(out, "--- PASS:"), "eight kernels and the test\n%s", out)
+			require.Equal(t, 11, strings.Count(out, "--- PASS:"), "ten kernels and the test\n%s", out)
 		}
 		return
 	}
@@ -87,6 +93,8 @@ func TestBrokenKernelsAreCaught(t *testing.T) {
 		{"missing_barrier", sim.Check, early, race + " static shared memory"},
 		{"missing_reuse_barrier", sim.Check, race + " dynamic shared memory", waited},
 		{"read_before_wait", sim.Check, waited, waited},
+		{"missing_syncwarp", sim.Check, early, early},
+		{"named_deadlock", sim.Plain, "waiting at", "waiting at"},
 		{"divergent_barrier", sim.Plain, "__syncthreads diverges", "__syncthreads diverges"},
 		{"wrong_mask", sim.Plain, "mask ffffffff names lanes that have exited", "mask ffffffff names lanes that have exited"},
 		{"mask_without_caller", sim.Plain, "is not in its own mask 0000ffff", "is not in its own mask 0000ffff"},
@@ -105,6 +113,8 @@ func TestBrokenKernelsAreCaught(t *testing.T) {
 			switch c.kernel {
 			case "missing_barrier", "missing_reuse_barrier", "read_before_wait":
 				params, threads, shared = []any{y, in, int32(4)}, 64, 2*64*16
+			case "named_deadlock":
+				threads = 128
 			}
 			l := x.launch(c.kernel, threads, params...)
 			l.Shared = shared

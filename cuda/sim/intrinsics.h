@@ -77,6 +77,15 @@ template <> inline bf16 from_f32<bf16>(float f) {
 template <> inline f16 from_f32<f16>(float f) { return {f16_bits(f)}; }
 template <class T> static inline unsigned pack2(float lo, float hi) { return from_f32<T>(lo).b | (unsigned)from_f32<T>(hi).b << 16; }
 
+// One access each, as on a GPU: the checker counts accesses of banks.
+typedef unsigned v4u __attribute__((vector_size(16)));
+static inline void store_pair(float* p, float a, float b) { *(uint64_t*)p = (uint64_t)__float_as_uint(b) << 32 | __float_as_uint(a); }
+static inline float2 load_pair(const float* p) {
+	uint64_t v = *(const uint64_t*)p;
+	return {__uint_as_float((unsigned)v), __uint_as_float((unsigned)(v >> 32))};
+}
+static inline void store_16(void* p, const uint4& v) { *(v4u*)p = v4u{v.x, v.y, v.z, v.w}; }
+
 static inline float infinity() { return __builtin_inff(); }
 static inline float rsqrtf(float x) { return 1.f / sqrtf(x); }
 static inline float exp2_fast(float x) { return exp2f(x); }

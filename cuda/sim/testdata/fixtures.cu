@@ -65,6 +65,33 @@ EXPORT_KERNEL(missing_reuse_barrier)
 extern "C" __global__ void read_before_wait(float* out, const float* x, int tiles) { pipeline<false, 2>(out, x, tiles); }
 EXPORT_KERNEL(read_before_wait)
 
+// Lanes of one warp exchange values through shared memory, which needs __syncwarp.
+template <bool MISSING> __device__ __forceinline__ void exchange(float* y) {
+	__shared__ float s[32];
+	s[threadIdx.x] = threadIdx.x;
+	if (!MISSING) __syncwarp();
+	y[threadIdx.x] = s[threadIdx.x ^ 1];
+}
+extern "C" __global__ void warp_exchange(float* y) { exchange<false>(y); }
+EXPORT_KERNEL(warp_exchange)
+extern "C" __global__ void missing_syncwarp(float* y) { exchange<true>(y); }
+EXPORT_KERNEL(missing_syncwarp)
+
+// Two warps hand over through a named barrier, with the other two waiting elsewhere; FEW gives it a count that never comes.
+template <unsigned COUNT> __device__ __forceinline__ void hand_over(float* y) {
+	__shared__ float s[64];
+	if (threadIdx.x < 64) {
+		s[threadIdx.x] = threadIdx.x;
+		cusim::named_barrier(1, COUNT, CUSIM_HERE);
+		y[threadIdx.x] = s[63 - threadIdx.x];
+	}
+	__syncthreads();
+}
+extern "C" __global__ void named(float* y) { hand_over<64>(y); }
+EXPORT_KERNEL(named)
+extern "C" __global__ void named_deadlock(float* y) { hand_over<96>(y); }
+EXPORT_KERNEL(named_deadlock)
+
 // Half of the threads leave out a barrier.
 extern "C" __global__ void divergent_barrier(float* y) {
 	if (threadIdx.x < 16) __syncthreads();
