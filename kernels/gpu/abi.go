@@ -144,6 +144,9 @@ func launches() map[string]launch {
 		"gemm_f32": {threads: 256}, "gather_rows": {threads: 128}, "copy_blocks": {threads: 128},
 		"logits_process": {threads: 256}, "sample": {threads: 512}, "logprobs": {threads: 512},
 	}
+	for _, c := range []string{"mma_bf16", "mma_f16", "matrix", "copy", "word", "lane", "function"} {
+		l["conform_"+c] = launch{threads: 32}
+	}
 	ms := []string{"1", "2", "4", "8"}
 	for _, t := range []string{"f32", "bf16", "f16"} {
 		l["embed_"+t], l["norm_"+t], l["group_norm_"+t] = launch{threads: 128}, launch{threads: 256}, launch{threads: 128}

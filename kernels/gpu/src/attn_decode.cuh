@@ -74,7 +74,7 @@ template <class T, int D, int WARPS> __device__ __forceinline__ void attn_decode
 		}
 		if (r < rows)
 #pragma unroll
-			for (int d = 0; d < D / 8; d++) *reinterpret_cast<float2*>(so + r * D + ((d ^ (r & 7)) * 8) + (lane & 3) * 2) = make_float2(x.o[d][2 * k], x.o[d][2 * k + 1]);
+			for (int d = 0; d < D / 8; d++) store_pair(so + r * D + ((d ^ (r & 7)) * 8) + (lane & 3) * 2, x.o[d][2 * k], x.o[d][2 * k + 1]);
 	}
 	__syncthreads();
 	so = reinterpret_cast<float*>(smem + TILE);

@@ -98,7 +98,7 @@ template <class T, int MI, int NI> struct WarpTile {
 			for (int j = 0; j < NI; j++)
 #pragma unroll
 				for (int e = 0; e < 4; e += 2)
-					*reinterpret_cast<float2*>(to + (wm + i * 16 + (lane >> 2) + e * 4) * LD + wn + j * 8 + (lane & 3) * 2) = make_float2(acc[i][j][e], acc[i][j][e + 1]);
+					store_pair(to + (wm + i * 16 + (lane >> 2) + e * 4) * LD + wn + j * 8 + (lane & 3) * 2, acc[i][j][e], acc[i][j][e + 1]);
 	}
 };
 
@@ -109,7 +109,7 @@ template <int BM, int BN, int LD, int THREADS> __device__ __forceinline__ void w
 	for (int i = threadIdx.x; i < BM * BN / 2; i += THREADS) {
 		const int row = i / (BN / 2), col = i % (BN / 2) * 2, r = at.m0 + row, c = at.n0 + col;
 		if (r >= p.m || c >= p.n) continue;
-		float2 v = *reinterpret_cast<const float2*>(from + row * LD + col);
+		float2 v = load_pair(from + row * LD + col);
 		const bool both = c + 1 < p.n;
 		if (p.bias != nullptr) {
 			v.x += p.bias[c];
@@ -195,8 +195,8 @@ __device__ __forceinline__ void gemm_exact(const GemmParams& p) {
 		__syncthreads();
 #pragma unroll
 		for (int kk = 0; kk < 16; kk++) {
-			const float2 a0 = *reinterpret_cast<const float2*>(sa + kk * LD + ty * 2), a1 = *reinterpret_cast<const float2*>(sa + kk * LD + 32 + ty * 2);
-			const float2 b0 = *reinterpret_cast<const float2*>(sb + kk * LD + tx * 2), b1 = *reinterpret_cast<const float2*>(sb + kk * LD + 32 + tx * 2);
+			const float2 a0 = load_pair(sa + kk * LD + ty * 2), a1 = load_pair(sa + kk * LD + 32 + ty * 2);
+			const float2 b0 = load_pair(sb + kk * LD + tx * 2), b1 = load_pair(sb + kk * LD + 32 + tx * 2);
 			const float x[4] = {a0.x, a0.y, a1.x, a1.y}, y[4] = {b0.x, b0.y, b1.x, b1.y};
 #pragma unroll
 			for (int i = 0; i < 4; i++)

@@ -81,7 +81,7 @@ template <class Q, class T> __device__ __forceinline__ void mmq(const GemmParams
 			w.floats(2 * i + 1, h);
 			uint4 v = make_uint4(pack2<T>(f[0], f[1]), pack2<T>(f[2], f[3]), pack2<T>(h[0], h[1]), pack2<T>(h[2], h[3]));
 			if (!ok) v = make_uint4(0, 0, 0, 0);
-			*reinterpret_cast<uint4*>(to + swizzled(r, half * 4 + i)) = v;
+			store_16(to + swizzled(r, half * 4 + i), v);
 		}
 	};
 	WarpTile<T, 2, 4> tile;

@@ -70,6 +70,10 @@ __device__ __forceinline__ float exp2_fast(float x) {
 	return y;
 }
 __device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000u); }
+// Two floats, or 16 bytes, as one access of shared memory.
+__device__ __forceinline__ void store_pair(float* p, float a, float b) { *reinterpret_cast<float2*>(p) = make_float2(a, b); }
+__device__ __forceinline__ float2 load_pair(const float* p) { return *reinterpret_cast<const float2*>(p); }
+__device__ __forceinline__ void store_16(void* p, const uint4& v) { *static_cast<uint4*>(p) = v; }
 #else
 #include "intrinsics.h"
 #endif

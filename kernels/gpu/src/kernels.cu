@@ -2,6 +2,7 @@
 #include "attn_any.cuh"
 #include "attn_decode.cuh"
 #include "attn_prefill.cuh"
+#include "conformance.cuh"
 #include "elementwise.cuh"
 #include "embed.cuh"
 #include "gemm.cuh"
