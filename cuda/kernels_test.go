@@ -168,6 +168,9 @@ func TestOutOfBounds(t *testing.T) {
 		t.Log("nothing was found")
 		return
 	}
+	if raceDetector {
+		t.Skip("AddressSanitizer does not load into a process with the race detector")
+	}
 	sim.Require(t, "driver", "fixtures")
 	env, err := sim.ASanEnv()
 	require.NoError(t, err)
