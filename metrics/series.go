@@ -133,5 +133,8 @@ func (s *series) pairs() []*dto.LabelPair {
 
 // escape writes a label value as the text formats want it.
 func escape(v string) string {
+	if !strings.ContainsAny(v, "\\\n\"") {
+		return v
+	}
 	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(v)
 }

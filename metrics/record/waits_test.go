@@ -136,3 +136,15 @@ func TestARestartedSegmentKeepsTheStateThatItIsInPS50(t *testing.T) {
 		Changes: []request.StateChange{c.to(request.StatePrefill, 60)}})
 	wantMS(t, 20, c.ChunkWait(), "from the SCHEDULED at 40 to 60")
 }
+
+// Each wait has its own enclosing interval: a sender's is [first SCHEDULED, last output], so it does not need QUEUED; a receiver's does.
+func TestKVWaitNeedsItsOwnIntervalPS31(t *testing.T) {
+	for waits, want := range map[Waits]int{CanSendKV: 50, CanReceiveKV: none, CanSendKV | CanReceiveKV: 50} {
+		c := newCore(Identity{Waits: waits})
+		c.apply(40, request.Output{NewTokens: []int32{1}, Events: []request.Event{c.scheduled(20)},
+			Changes: []request.StateChange{c.to(request.StatePrefill, 20), c.to(request.StateDecode, 40)}})
+		c.apply(90, request.Output{KVReady: true, Finish: request.FinishLength,
+			Changes: []request.StateChange{c.to(request.StateWaitingKVAck, 40), c.to(request.StateNone, 90)}})
+		wantMS(t, want, c.KVWait(), "kv wait")
+	}
+}

@@ -25,7 +25,7 @@ func NewSink(next record.Sink, log *slog.Logger) record.Sink {
 func (s *Sink) Finished(r *record.Stage) {
 	s.Sink.Finished(r)
 	if r.Recorded() {
-		One(r).BuildAndLogSummary(s.log)
+		One(r).logTo(s.log)
 	}
 }
 
@@ -46,7 +46,7 @@ func NewPipelineSink(next record.PipelineSink, log *slog.Logger) record.Pipeline
 // PipelineFinished passes the end on and logs the request.
 func (s *PipelineSink) PipelineFinished(p *record.Pipeline) {
 	s.PipelineSink.PipelineFinished(p)
-	Of(p).BuildAndLogSummary(s.log)
+	Of(p).logTo(s.log)
 }
 
 // Of returns the account of a request that ended; what was not recorded is left out (PS-15).

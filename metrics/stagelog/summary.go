@@ -48,9 +48,7 @@ func (a *Aggregator) BuildAndLogSummary(log *slog.Logger) *Summary {
 			}
 		}
 	}
-	if line := a.timing(); line != "" {
-		log.Info(line)
-	}
+	a.logTiming(log)
 	if log.Enabled(ctx, slog.LevelDebug) {
 		for _, table := range []string{a.stageTable(), a.transferTable(s)} {
 			if table != "" {
@@ -59,6 +57,21 @@ func (a *Aggregator) BuildAndLogSummary(log *slog.Logger) *Summary {
 		}
 	}
 	return s
+}
+
+// logTo logs the request as BuildAndLogSummary does; the tables' data is made only where they are shown.
+func (a *Aggregator) logTo(log *slog.Logger) {
+	if log.Enabled(context.Background(), slog.LevelDebug) {
+		a.BuildAndLogSummary(log)
+	} else {
+		a.logTiming(log)
+	}
+}
+
+func (a *Aggregator) logTiming(log *slog.Logger) {
+	if line := a.timing(); line != "" {
+		log.Info(line)
+	}
 }
 
 // Build returns the summary without logging it.
