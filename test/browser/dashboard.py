@@ -163,7 +163,8 @@ def check_search_and_waterfall(page, base, load):
     assert abs(at - 100) < 0.01, bars
     page.keyboard.press("Escape")
     expect(dialog).not_to_be_visible()
-    assert page.evaluate("document.activeElement.dataset.key") == row.get_attribute("data-key"), "the focus comes back"
+    page.wait_for_timeout(2500)  # looks go on meanwhile
+    assert page.evaluate("document.activeElement.dataset.key") == row.get_attribute("data-key"), "the focus comes back, and stays"
     expect(find(page, "no such request")).to_have_count(0)
     expect(page.locator("#rows-empty")).to_contain_text("No kept request matches")
     find(page, "")

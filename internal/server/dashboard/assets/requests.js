@@ -62,7 +62,12 @@ export class Requests {
     const rows = new Map();
     for (const r of requests) rows.set(r.key, this.shown.get(r.key) ?? this.row(r));
     this.shown = rows;
-    this.list.replaceChildren(...[...rows.values()].map((r) => r.root));
+    const roots = [...rows.values()].map((r) => r.root);
+    if (roots.length !== this.list.children.length || roots.some((r, i) => r !== this.list.children[i])) {
+      const focused = document.activeElement;
+      this.list.replaceChildren(...roots);
+      if (this.list.contains(focused)) focused.focus({ preventScroll: true }); // a row that moved loses it
+    }
     text(this.note, query ? `${number(matched)} of the newest ${plural(kept, 'request')}` : `The newest ${plural(kept, 'request')} are kept`);
     if (!kept) text(this.note, '');
     this.more.hidden = matched <= requests.length || this.limit === 200;

@@ -12,7 +12,7 @@ export class Detail {
     this.dialog.addEventListener('click', (e) => {
       if (e.target === this.dialog) this.dialog.close(); // the backdrop
     });
-    this.dialog.addEventListener('close', () => this.opener?.focus());
+    this.dialog.addEventListener('close', () => (this.opener?.isConnected ? this.opener : byId('requests')).focus());
   }
 
   async open(key, opener) {
