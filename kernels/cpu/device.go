@@ -62,7 +62,7 @@ func Open(o Options) (kernels.Device, error) {
 // Levels are the dispatch levels that this processor has, the best first.
 func Levels() []string {
 	var have []string
-	for _, l := range []string{"avx512-amx", "avx512-vnni", "avx-vnni", "avx2", "scalar"} {
+	for _, l := range []string{"avx512-amx", "amx-bf16", "avx512-vnni", "avx-vnni", "avx2", "scalar"} {
 		name := C.CString(l)
 		if C.level_find(name) != nil {
 			have = append(have, l)

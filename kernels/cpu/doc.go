@@ -12,6 +12,6 @@ package cpu
 type Options struct {
 	// Threads of the pool, the calling thread included; 0: the processors that the affinity mask and the cgroup's quota allow.
 	Threads int
-	// Level forces a dispatch level: "avx512-amx", "avx512-vnni", "avx-vnni", "avx2" or "scalar"; "" takes the best.
+	// Level forces a dispatch level: "avx512-amx", "amx-bf16", "avx512-vnni", "avx-vnni", "avx2" or "scalar"; "" takes the best.
 	Level string
 }

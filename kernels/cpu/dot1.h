@@ -32,6 +32,7 @@ static void dot_tile(const Weight *w, int tile, const uint8_t *a, int T, row16 *
 	}
 }
 
-static void dot(const Weight *w, int tile, int nt, const uint8_t *a, int T, tile_out *o) {
+static void dot(const Weight *w, int tile, int nt, const uint8_t *a, int t0, int T, tile_out *o) {
+	(void)t0; // a panel is DOT_ROWS tokens
 	for (int i = 0; i < nt; i++) dot_tile(w, tile + i, a, T, o[i]);
 }

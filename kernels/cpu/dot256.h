@@ -113,7 +113,8 @@ INL void dot1(const int T, const int fmt, const int h, const int nb, const uint8
 		} \
 		break
 
-static void dot(const Weight *w, int tile, int nt, const uint8_t *a, int T, tile_out *o) {
+static void dot(const Weight *w, int tile, int nt, const uint8_t *a, int t0, int T, tile_out *o) {
+	(void)t0; // a panel is DOT_ROWS tokens
 	for (int i = 0; i < nt; i++) {
 		const uint8_t *x = w->p + (size_t)(tile + i) * (size_t)w->stride;
 		switch (w->fmt) {

@@ -39,12 +39,14 @@ typedef struct {
 #define FINISH(f, s, d, m, DA, DS) f = v_fma(_mm512_cvtepi32_ps(s), v_mul(d, DA), v_fma(m, DS, f))
 
 INL void dot2(const int T, const int fmt, const int nb, const uint8_t *x, const uint8_t *y, Tail lx, Tail ly, Flat fx, Flat fy,
-	const uint8_t *a, row16 *o, row16 *p) {
+	const uint8_t *a, int t0, row16 *o, row16 *p) {
 	const int by16 = fmt == W_Q6_K || fmt == W_EXP16, flat = fmt == W_EXP || fmt == W_EXP16;
 	const size_t qb = flat ? 512 : quant_bytes(fmt);
+	const uint8_t *c = a + PANEL_D + t0 * 4, *lo16 = a + PANEL_LO + t0 * 2; // scales, sums of halves
 	V f[T], g[T];
 	UNROLL for (int t = 0; t < T; t++) f[t] = g[t] = v_zero();
-	for (int b = 0; b < nb; b++, a += PANEL_BYTES, x += qb, y += qb) {
+	a += t0 * 32;
+	for (int b = 0; b < nb; b++, a += PANEL_BYTES, c += PANEL_BYTES, lo16 += PANEL_BYTES, x += qb, y += qb) {
 		__m512i s[T], u[T];
 		UNROLL for (int t = 0; t < T; t++) s[t] = u[t] = _mm512_setzero_si512();
 		if (!flat)
@@ -63,7 +65,7 @@ INL void dot2(const int T, const int fmt, const int nb, const uint8_t *x, const 
 				V d = flat ? v_load(fx.d + b * 32) : scale_d6(lx, b, 0), e = flat ? v_load(fy.d + b * 32) : scale_d6(ly, b, 0);
 				V m = v_mul(d, v_set(-32)), n = v_mul(e, v_set(-32));
 				UNROLL for (int t = 0; t < T; t++) {
-					float da = f32_at(a + PANEL_D, t), lo = da * (float)((const int16_t *)(a + PANEL_LO))[t];
+					float da = f32_at(c, t), lo = da * (float)((const int16_t *)lo16)[t];
 					FINISH(f[t], s[t], d, m, v_set(da), v_set(lo));
 					FINISH(g[t], u[t], e, n, v_set(da), v_set(lo));
 					s[t] = u[t] = _mm512_setzero_si512();
@@ -88,8 +90,8 @@ INL void dot2(const int T, const int fmt, const int nb, const uint8_t *x, const 
 			n = scale_m(fmt, ly, b, e);
 		}
 		UNROLL for (int t = 0; t < T; t++) {
-			float da = f32_at(a + PANEL_D, t), ds = f32_at(a + PANEL_DS, t);
-			if (by16) ds = ds - da * (float)((const int16_t *)(a + PANEL_LO))[t];
+			float da = f32_at(c, t), ds = f32_at(c + PANEL_DS - PANEL_D, t);
+			if (by16) ds = ds - da * (float)((const int16_t *)lo16)[t];
 			FINISH(f[t], s[t], d, m, v_set(da), v_set(ds));
 			FINISH(g[t], u[t], e, n, v_set(da), v_set(ds));
 		}
@@ -110,9 +112,9 @@ INL void dot2(const int T, const int fmt, const int nb, const uint8_t *x, const 
 	} \
 	break
 #define DOT_FMT(fmt) \
-	case fmt: DOT_CASES(fmt, w->nb, x, y, tail_of(fmt, x, w->nb), tail_of(fmt, y, w->nb), none, none, a, o[0], o[nt - 1])
+	case fmt: DOT_CASES(fmt, w->nb, x, y, tail_of(fmt, x, w->nb), tail_of(fmt, y, w->nb), none, none, a, t0, o[0] + t0, o[nt - 1] + t0)
 
-static void dot(const Weight *w, int tile, int nt, const uint8_t *a, int T, tile_out *o) {
+static void dot(const Weight *w, int tile, int nt, const uint8_t *a, int t0, int T, tile_out *o) {
 	const uint8_t *x = w->p + (size_t)tile * (size_t)w->stride, *y = x + (nt - 1) * w->stride;
 	const Flat none = {0, 0};
 	switch (w->fmt) {
@@ -161,6 +163,7 @@ static void expand(const Weight *w, int tile, uint8_t *to) {
 	}
 }
 
+#ifndef TILES
 static void dot_expanded(const Weight *w, const uint8_t *x, const uint8_t *y, const uint8_t *a, int T, tile_out *o) {
 	const int nb = w->nb;
 	const Tail none = {0, 0};
@@ -168,7 +171,8 @@ static void dot_expanded(const Weight *w, const uint8_t *x, const uint8_t *y, co
 	Flat fx = {dx, dx + (size_t)nb * 16}, fy = {dy, dy + (size_t)nb * 16};
 	row16 *p = x == y ? o[0] : o[1];
 	switch (w->fmt) {
-	case W_Q6_K: DOT_CASES(W_EXP16, nb, x, y, none, none, fx, fy, a, o[0], p);
-	default: DOT_CASES(W_EXP, nb, x, y, none, none, fx, fy, a, o[0], p);
+	case W_Q6_K: DOT_CASES(W_EXP16, nb, x, y, none, none, fx, fy, a, 0, o[0], p);
+	default: DOT_CASES(W_EXP, nb, x, y, none, none, fx, fy, a, 0, o[0], p);
 	}
 }
+#endif

@@ -58,7 +58,7 @@ INL V v_act(int act, V x) {
 INL int phase_rows(const Exec *e, const Phase *p) { return p->rows == ROWS_LOGITS ? e->b->L : p->rows == ROWS_REQUESTS ? e->b->R : e->b->T; }
 INL float *row_of(const Buf *b, int t) { return b->f + (size_t)t * (size_t)b->ld; }
 
-#ifdef AMX
+#ifdef BF16_PANELS
 // Sixteen floats as bfloat16, to nearest even, in the lower halves.
 INL __m512i bfloats(V v) { return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v)); }
 
@@ -298,8 +298,8 @@ static void epilogue(const Exec *e, const Segment *s, int u, int nt, int t0, int
 	}
 }
 
-#ifdef AMX
-#include "linear_amx.h"
+#ifdef BF16_PANELS
+#include "linear_bf16.h"
 #else
 static size_t expanded_bytes(const Weight *w) { return (size_t)w->nb * 640; }
 
@@ -308,7 +308,8 @@ static void products(const Weight *w, int tile, int nt, const Buf *in, int t, in
 	for (int i = 0; i < nt; i += 2) {
 		int two = nt - i < 2 ? 1 : 2;
 		if (is_float(w->fmt)) fdot(w, tile + i, two, row_of(in, t), in->ld, T, o + i);
-		else dot(w, tile + i, two, panel(in, t, 0), T, o + i);
+		else
+			for (int c = 0; c < T; c += DOT_ROWS) dot(w, tile + i, two, panel(in, t, 0), c, T - c < DOT_ROWS ? T - c : DOT_ROWS, o + i);
 	}
 }
 
@@ -589,10 +590,10 @@ const Level LEVEL = {
 	.name = LEVEL_NAME,
 	.att_rows = ROWS,
 	.expand_from = EXPAND_FROM,
-#ifdef AMX
+#ifdef BF16_PANELS
 	.leave = tiles_leave,
-	.panel = AMX_WIDE,
-	.panel_bytes = AMX_WIDE * AMX_BYTES,
+	.panel = BF16_WIDE,
+	.panel_bytes = BF16_WIDE * BF16_BYTES,
 	.by_rows = 1,
 	.expand_bytes = 1024,
 #else
@@ -600,6 +601,9 @@ const Level LEVEL = {
 	.panel_bytes = PANEL_BYTES,
 	.expand_bytes = 640,
 	.dot = dot,
+#ifdef TILES
+	.leave = tiles_leave,
+#endif
 #endif
 	.run = {[P_ROPE_TABLE] = run_rope_table, [P_EMBED] = run_embed, [P_NORM] = run_norm, [P_LINEAR] = run_linear,
 		[P_ATTENTION] = run_attention, [P_QUANTISE] = run_quantise, [P_ROPE] = run_rope, [P_KV_WRITE] = run_kv_write,

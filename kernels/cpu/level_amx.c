@@ -1,17 +1,18 @@
 //go:build cgo && linux && amd64
 
-// level_amx.c: the avx512-amx level. cgo's flags are package-wide, so the target is set here.
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512bf16,avx2,fma,f16c,popcnt,amx-tile,amx-bf16")
-#define BY_ROWS
-#define AMX
+// level_amx.c: the avx512-amx level: that of AVX-512 VNNI bit for bit, with tiles where a unit has tokens enough. cgo's flags are
+// package-wide, so the target is set here.
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,popcnt,amx-tile,amx-int8")
+#define TILES
 #include "omni.h"
 #include <math.h>
 #include <stdlib.h>
 #include "vec512.h"
-#include "dot_amx.h"
+#include "dot512.h"
+#include "dot_tiles.h"
 #define LEVEL level_amx
 #define LEVEL_NAME "avx512-amx"
 #define ROWS 12
 #define WIDE 1
-#define EXPAND_FROM 0
+#define EXPAND_FROM 9
 #include "level.h"

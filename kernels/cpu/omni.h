@@ -61,13 +61,18 @@ static inline size_t tile_bytes(int fmt, int k) {
 	return (s + 63) & ~(size_t)63;
 }
 
-// Activations for block formats lie in panels of 6 tokens. Per panel and 32-k block 256 bytes:
-// int8 q[6][32], f32 d[6], f32 d*sum(q)[6], i16 sum(q[0..15])[6]. Each producer writes whole cache lines of its own.
+// Activations for block formats lie in panels of P tokens, 6 or on the AMX level 16. Per panel and 32-k block, in whole cache lines
+// that one producer writes: int8 q[P][32], f32 d[P], f32 d*sum(q)[P], i16 sum(q[0..15])[P].
+enum { DOT_ROWS = 6 }; // tokens of one vector product
+#ifdef TILES
+enum { PANEL = 16, PANEL_BYTES = 704, PANEL_D = 512, PANEL_DS = 576, PANEL_LO = 640 };
+#else
 enum { PANEL = 6, PANEL_BYTES = 256, PANEL_D = 192, PANEL_DS = 216, PANEL_LO = 240 };
+#endif
 
-// AMX panels hold bfloat16, `wide` tokens (1, 2, 4, 8 or 16, by the rows of the step): per panel and 32-k block 16 rows of one pair
+// Panels of the amx-bf16 level hold bfloat16, `wide` tokens (1, 2, 4, 8 or 16, by the rows of the step): per panel and 32-k block 16 rows of one pair
 // (k j, k 16+j) a token.
-enum { AMX_WIDE = 16, AMX_BYTES = 64 }; // bytes a token and block
+enum { BF16_WIDE = 16, BF16_BYTES = 64 }; // bytes a token and block
 
 // A buffer of a step: float rows (ld floats apart, a multiple of 32) and its panels; either may be absent.
 typedef struct {
@@ -77,11 +82,11 @@ typedef struct {
 	int32_t wide; // set by each step
 } Buf;
 
-static inline int wide_for(int rows) { return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : rows <= 8 ? 8 : AMX_WIDE; }
+static inline int wide_for(int rows) { return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : rows <= 8 ? 8 : BF16_WIDE; }
 
 static inline uint8_t *panel(const Buf *b, int t, int block) {
-#ifdef AMX
-	return b->q + ((size_t)(t / b->wide) * (size_t)b->nb + (size_t)block) * (size_t)(b->wide * AMX_BYTES) + (size_t)(t % b->wide) * 4;
+#ifdef BF16_PANELS
+	return b->q + ((size_t)(t / b->wide) * (size_t)b->nb + (size_t)block) * (size_t)(b->wide * BF16_BYTES) + (size_t)(t % b->wide) * 4;
 #else
 	return b->q + ((size_t)(t / PANEL) * b->nb + block) * PANEL_BYTES;
 #endif
@@ -250,8 +255,9 @@ typedef struct Level {
 	int32_t by_rows, expand_bytes; // order of packed blocks; scratch of an expanded block
 	void (*enter)(void), (*leave)(void); // or null: a thread's state around pieces of work (AMX tiles)
 	PhaseFn run[P_KINDS];
-	// for tests and benchmarks: nt (1 or 2) tiles by T (at most PANEL) tokens of one panel / of float rows
-	void (*dot)(const Weight *, int tile, int nt, const uint8_t *a, int T, tile_out *o); // null on the AMX level
+	// for tests and benchmarks: nt (1 or 2) tiles by tokens [t0, t0+T) of one panel (T at most DOT_ROWS) / of float rows; null on the
+	// amx-bf16 level
+	void (*dot)(const Weight *, int tile, int nt, const uint8_t *a, int t0, int T, tile_out *o);
 	void (*fdot)(const Weight *, int tile, int nt, const float *x, int ld, int T, tile_out *o);
 	void (*expand)(const Weight *, int tile, uint8_t *to);
 	void (*dot_expanded)(const Weight *, const uint8_t *x, const uint8_t *y, const uint8_t *a, int T, tile_out *o);
@@ -259,7 +265,7 @@ typedef struct Level {
 	void (*row)(const Weight *, int row, float *to);
 } Level;
 
-extern const Level level_amx, level_avx512, level_avxvnni, level_avx2, level_scalar;
+extern const Level level_amx, level_amxbf16, level_avx512, level_avxvnni, level_avx2, level_scalar;
 const Level *level_find(const char *name); // null when this machine lacks it; "" the best
 
 // phases.c

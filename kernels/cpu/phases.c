@@ -104,13 +104,13 @@ static Features features(void) {
 	unsigned a1, b1, c1, d1;
 	if (a < 1 || !__get_cpuid_count(7, 1, &a1, &b1, &c1, &d1)) return f;
 	f.vnni256 = f.avx2 && (a1 & bit_AVXVNNI);
-	f.amx = f.vnni512 && (lo & 0x60000) == 0x60000 && (c & bit_AVX512VBMI) && (a1 & bit_AVX512BF16) && (d & bit_AMX_TILE) && (d & bit_AMX_BF16) && may_use_tiles();
+	f.amx = f.vnni512 && (lo & 0x60000) == 0x60000 && (c & bit_AVX512VBMI) && (a1 & bit_AVX512BF16) && (d & bit_AMX_TILE) && (d & bit_AMX_BF16) && (d & bit_AMX_INT8) && may_use_tiles();
 	return f;
 }
 
 const Level *level_find(const char *name) {
 	Features f = features();
-	const Level *have[] = {f.amx ? &level_amx : 0, f.vnni512 ? &level_avx512 : 0, f.vnni256 ? &level_avxvnni : 0, f.avx2 ? &level_avx2 : 0, &level_scalar};
+	const Level *have[] = {f.amx ? &level_amx : 0, f.amx ? &level_amxbf16 : 0, f.vnni512 ? &level_avx512 : 0, f.vnni256 ? &level_avxvnni : 0, f.avx2 ? &level_avx2 : 0, &level_scalar};
 	for (size_t i = 0; i < sizeof have / sizeof *have; i++)
 		if (have[i] && (!*name || !strcmp(name, have[i]->name))) return have[i];
 	return 0;

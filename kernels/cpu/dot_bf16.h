@@ -1,23 +1,15 @@
-// dot_amx.h: products of packed blocks and bfloat16 panels with AMX tiles: 16 outputs by up to 16 tokens by 32 k an instruction,
+// dot_bf16.h: products of packed blocks and bfloat16 panels with AMX tiles: 16 outputs by up to 16 tokens by 32 k an instruction,
 // float accumulators over the whole of k. Weights are expanded to bfloat16 on the way. An output's bits depend on its row and its
 // token's column alone, so that one token and 512 see the same sums.
 //
 // An expanded row of a block is 32 words in the order of word_k. A weight becomes bfloat16 by cutting off the lower half of its
 // float; activations are raised by the mean of what is cut, so that sums are right on average.
 #include "scales.h"
+#include "tiles.h"
 
-typedef struct {
-	uint8_t palette, start_row, reserved[14];
-	uint16_t colsb[16];
-	uint8_t rows[16];
-} TileConfig;
-
-static _Thread_local int tiles_wide; // tokens a tile that this thread is configured for; 0: none
-
-// Accumulators in tiles 0 to 3, weights in 4 and 5, activations in 6 and 7. gcc 12's intrinsic forgets that the instruction reads
-// 64 bytes, so it is written out.
+// Accumulators in tiles 0 to 3, weights in 4 and 5, activations of `wide` tokens in 6 and 7.
 static void tiles_for(int wide) {
-	if (tiles_wide == wide) return;
+	if (tiles_set == wide) return;
 	TileConfig c __attribute__((aligned(64)));
 	memset(&c, 0, sizeof c);
 	c.palette = 1;
@@ -25,13 +17,7 @@ static void tiles_for(int wide) {
 		c.rows[i] = 16;
 		c.colsb[i] = (uint16_t)(i == 4 || i == 5 ? 64 : 4 * wide);
 	}
-	__asm__ volatile("ldtilecfg %0" : : "m"(c));
-	tiles_wide = wide;
-}
-
-static void tiles_leave(void) {
-	if (tiles_wide) __asm__ volatile("tilerelease");
-	tiles_wide = 0;
+	tiles_load(&c, wide);
 }
 
 // The mean of what cutting 16 bits takes off, over one binade of evenly distributed logarithms: 2^-8 * (1/2)/ln 2.
@@ -135,7 +121,7 @@ enum { AHEAD = 6144, RING = 4 }; // prefetch distance in bytes; expanded blocks 
 // Two tiles, expanded on the way, by one panel.
 INL void stream2(const int fmt, const int nb, const uint8_t *x, const uint8_t *y, const uint8_t *a, int wide) {
 	uint8_t ring[RING][2][1024] __attribute__((aligned(64)));
-	const size_t qb = quant_bytes(fmt), step = (size_t)wide * AMX_BYTES;
+	const size_t qb = quant_bytes(fmt), step = (size_t)wide * BF16_BYTES;
 	Tail lx = tail_of(fmt, x, nb), ly = tail_of(fmt, y, nb);
 	_tile_zero(0);
 	_tile_zero(1);

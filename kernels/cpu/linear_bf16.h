@@ -1,4 +1,4 @@
-// linear_amx.h: the linear phase of the AMX level. Up to 16 tokens stream through weights that are expanded as they are read; more
+// linear_bf16.h: the linear phase of the amx-bf16 level. Up to 16 tokens stream through weights that are expanded as they are read; more
 // tokens share tiles that are expanded once a unit.
 
 // One panel of `wide` tokens by nt tiles from `tile` on.
