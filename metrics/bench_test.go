@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -82,16 +83,57 @@ func TestAStepAllocatesNothingPS70(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(200, func() { sink.Finished(s) }))
 }
 
+// BenchmarkRequestOf64Tokens is a request's whole recording: its record, and the sink's part of its steps and its end.
+func BenchmarkRequestOf64Tokens(b *testing.B) {
+	_, sink := decodeStep()
+	c := clock.NewManual(time.Second)
+	it, stats, now := &record.Iteration{}, &request.SchedulerStats{Running: 1}, wall(5)
+	token := request.Output{NewTokens: []int32{1}}
+	b.ReportAllocs()
+	for b.Loop() {
+		s := record.Begin(record.Identity{}, wall(0))
+		at := c.Advance(time.Millisecond)
+		s.ApplyOutput(at, now, &request.Output{NewTokens: []int32{1}, Events: []request.Event{{Type: request.Queued, At: at}, {Type: request.Scheduled, At: at}},
+			Changes: []request.StateChange{{To: request.StateQueued, At: at}, {To: request.StatePrefill, At: at}}}, it)
+		for range 62 {
+			it.Reset()
+			s.ApplyOutput(c.Advance(time.Millisecond), now, &token, it)
+			sink.Step(stats, it)
+		}
+		s.ApplyOutput(c.Advance(time.Millisecond), now, &request.Output{NewTokens: []int32{1}, Finish: request.FinishStop}, it)
+		sink.Finished(s)
+	}
+}
+
+// scraped returns the families of a pipeline with so many pairs of stage and replica, a language model, a speaking and an image stage
+// among them, each of which has seen a request.
+func scraped(tb testing.TB, stages, replicas int) *Metrics {
+	tb.Helper()
+	c := Config{ModelName: "m", MaxModelLen: 2048, KVCacheMetrics: true}
+	for id := range stages {
+		info := StageInfo{ID: id, Replicas: replicas, Audio: id%4 == 2}
+		if id%4 == 3 {
+			info.Type = record.Diffusion
+		}
+		c.Stages = append(c.Stages, info)
+	}
+	m, err := New(c)
+	require.NoError(tb, err)
+	for id := range stages {
+		for r := range replicas {
+			m.Sink(id, r).Finished(finishedRecord())
+			if id > 0 {
+				m.Edge(id-1, r, id, r).Sent(100, clock.SpanOf(time.Millisecond))
+			}
+		}
+	}
+	return m
+}
+
 func BenchmarkScrape(b *testing.B) {
-	for _, replicas := range []int{1, 16, 128} {
-		b.Run(fmt.Sprintf("replicas=%d", replicas), func(b *testing.B) {
-			m, err := New(Config{ModelName: "m", Stages: []StageInfo{{Replicas: replicas}}, MaxModelLen: 2048})
-			if err != nil {
-				b.Fatal(err)
-			}
-			for r := range replicas {
-				m.Sink(0, r).Finished(finishedRecord())
-			}
+	for _, n := range [][2]int{{1, 1}, {4, 4}, {8, 16}} {
+		b.Run(fmt.Sprintf("pairs=%d", n[0]*n[1]), func(b *testing.B) {
+			m := scraped(b, n[0], n[1])
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := m.encode(textFormat(), false); err != nil {
@@ -99,5 +141,26 @@ func BenchmarkScrape(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestScrapesAreQuick: at most 10 ms for 16 pairs of stage and replica, 100 ms for 128; the best of twenty, since others use the machine.
+func TestScrapesAreQuick(t *testing.T) {
+	if os.Getenv("OMNI_LONG") != "1" {
+		t.Skip("OMNI_LONG=1 measures a scrape")
+	}
+	for _, c := range []struct {
+		stages, replicas int
+		limit            time.Duration
+	}{{4, 4, 10 * time.Millisecond}, {8, 16, 100 * time.Millisecond}} {
+		m, best, size := scraped(t, c.stages, c.replicas), time.Hour, 0
+		for range 20 {
+			begin := time.Now()
+			body, err := m.encode(textFormat(), false)
+			require.NoError(t, err)
+			best, size = min(best, time.Since(begin)), len(body)
+		}
+		t.Logf("%d pairs: %v for %d KiB", c.stages*c.replicas, best, size>>10)
+		require.LessOrEqual(t, best, c.limit)
 	}
 }

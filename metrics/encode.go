@@ -50,7 +50,10 @@ func (e *encoder) str(parts ...string) {
 }
 
 func (e *encoder) head(name, help, kind string) {
-	e.str("# HELP ", name, " ", strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(help), "\n# TYPE ", name, " ", kind, "\n")
+	if strings.ContainsAny(help, "\\\n") {
+		help = strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(help)
+	}
+	e.str("# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n")
 }
 
 // line writes name{labels} value.
@@ -123,49 +126,28 @@ func (e *encoder) histograms(b block) {
 	}
 	name, count, sum := b.f.name+"_bucket{", b.f.name+"_count", b.f.name+"_sum"
 	for _, s := range b.series {
-		m := &dto.Metric{}
-		if s.hist.Write(m) != nil { // cannot fail: its labels are none
-			continue
-		}
-		h := m.GetHistogram()
-		for i, bucket := range h.GetBucket() {
+		n := uint64(0)
+		for i := range s.hist.buckets {
+			n += s.hist.buckets[i].Load()
 			bound := "+Inf"
 			if i < len(bounds) {
 				bound = bounds[i]
 			}
-			if bound == "+Inf" {
-				continue
-			}
-			e.bucket(name, s, bound, bucket.GetCumulativeCount(), bucket.GetExemplar())
+			e.bucket(name, s, bound, n, s.hist.traced[i].Load())
 		}
-		var last *dto.Exemplar
-		if n := len(h.GetBucket()); n > len(bounds) {
-			last = h.GetBucket()[n-1].GetExemplar()
-		}
-		e.bucket(name, s, "+Inf", h.GetSampleCount(), last)
-		e.line(count, s.text, float64(h.GetSampleCount()))
-		e.line(sum, s.text, h.GetSampleSum())
+		e.line(count, s.text, float64(n))
+		e.line(sum, s.text, math.Float64frombits(s.hist.sum.Load()))
 	}
 	e.created(b.f.name, b.f.help, b.series)
 }
 
-func (e *encoder) bucket(name string, s *series, bound string, n uint64, x *dto.Exemplar) {
+func (e *encoder) bucket(name string, s *series, bound string, n uint64, x *exemplar) {
 	e.str(name, s.before, `le="`, bound, `"`, s.after, "} ")
 	e.buf = appendFloat(e.buf, float64(n))
 	if e.open && x != nil {
-		e.str(" # {")
-		for i, l := range x.GetLabel() {
-			if i > 0 {
-				e.str(",")
-			}
-			e.str(l.GetName(), `="`, escape(l.GetValue()), `"`)
-		}
-		e.str("} ")
-		e.buf = appendFloat(e.buf, x.GetValue())
-		if t := x.GetTimestamp(); t != nil {
-			e.buf = append(e.buf, ' ')
-			e.buf = appendFloat(e.buf, float64(t.GetSeconds())+float64(t.GetNanos())/1e9)
-		}
+		e.str(` # {trace_id="`, escape(x.trace), `"} `)
+		e.buf = append(appendFloat(e.buf, x.value), ' ')
+		e.buf = appendFloat(e.buf, float64(x.at.UnixNano())/1e9)
 	}
 	e.buf = append(e.buf, '\n')
 }

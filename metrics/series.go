@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"omni-engine/internal/clock"
@@ -29,7 +28,7 @@ type series struct {
 	createdText string // created in seconds, as it is printed
 
 	sum  atomic.Uint64 // counter, or a gauge that is set: the bits of a float64
-	hist prometheus.Histogram
+	hist *samples
 }
 
 func newSeries(f *family, labels []label) *series {
@@ -52,11 +51,7 @@ func newSeries(f *family, labels []label) *series {
 		s.after = "," + strings.Join(after, ",")
 	}
 	if f.kind == histogram {
-		s.hist = prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: f.name, Help: f.help, Buckets: f.buckets,
-			// Kept beside the classic buckets; shown only to a scraper that asks for them (protobuf).
-			NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
-		})
+		s.hist = newSamples(f)
 	}
 	return s
 }
@@ -120,7 +115,7 @@ func (s *series) observeTraced(d clock.Span, trace string) {
 		s.hist.Observe(sec)
 		return
 	}
-	s.hist.(prometheus.ExemplarObserver).ObserveWithExemplar(sec, prometheus.Labels{"trace_id": trace})
+	s.hist.ObserveTraced(sec, trace)
 }
 
 func (s *series) pairs() []*dto.LabelPair {
