@@ -168,7 +168,7 @@ func TestKernelHeads(t *testing.T) {
 
 func checkHeads(t *testing.T, x *lab, e element, seed int64, heads, kv, dim, from, rot int, pair, norm, rope bool) {
 	t.Helper()
-	const rows, size, blocks = 3, 16, 4
+	const rows, size, blocks = 3, 32, 4
 	width := (heads + 2*kv) * dim
 	pin, in := putT(x, e, randoms(seed, rows*width, 1))
 	positions, slots := []int32{0, 131071, 17}, []int32{18, -1, 63}

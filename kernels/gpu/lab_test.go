@@ -237,7 +237,7 @@ func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 // The same tests with the address sanitizer, with the checker of shared memory, and with threads in descending order.
 func TestKernelsUnderEveryChecker(t *testing.T) {
-	if os.Getenv("OMNI_KERNEL_CHILD") != "" || os.Getenv("OMNI_KERNEL_GPU") != "" {
+	if os.Getenv("OMNI_KERNEL_CHILD") != "" || os.Getenv("OMNI_KERNEL_GPU") != "" || os.Getenv("OMNI_SIM_REVERSE") != "" {
 		t.Skip("this process is a checked one")
 	}
 	if os.Getenv("OMNI_SIM") == "" {
