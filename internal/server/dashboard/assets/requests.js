@@ -100,7 +100,7 @@ export class Requests {
     if (r.preemptions) id.lastChild.append(element('span', { class: 'tag' }, `preempted ${r.preemptions}×`));
     const button = element('button', { type: 'button', class: 'row', 'data-key': r.key },
       element('span', { class: 'reason', 'data-reason': r.finish_reason }, r.finish_reason), id,
-      element('span', {}, r.states?.length ? stack(r.states) : element('span', { class: 'quiet' }, r.states ? '' : absent)),
+      element('span', {}, r.states?.length ? stack(r.states) : element('span', { class: 'quiet' }, r.stages > 1 ? 'by stage, when opened' : r.states ? '' : absent)),
       element('span', { class: 'num' }, `${number(r.prompt_tokens)} → ${number(r.output_tokens)}`),
       element('span', { class: r.ttft_ms === null ? 'num absent' : 'num' }, duration(r.ttft_ms)),
       element('span', { class: r.e2e_ms === null ? 'num absent' : 'num' }, duration(r.e2e_ms)), when);
