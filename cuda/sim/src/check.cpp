@@ -67,6 +67,7 @@ struct Check {
 	std::vector<Access> log[MAXT / 32];
 };
 Check* new_check() { return new Check; }
+void delete_check(Check* c) { delete c; }
 
 void check_begin(Check* c, Block* b, char* tls, size_t tlssize) {
 	c->b = b;

@@ -36,7 +36,7 @@ static size_t size_env(const char* name, size_t fallback) {
 }
 static double number_env(const char* name, double fallback) { return env(name) ? atof(env(name)) : fallback; }
 
-void read_config() {
+static void read_environment() {
 	Config& c = *conf;
 	c.memory = size_env("OMNI_SIM_MEMORY", (size_t)4 << 30);
 	c.version = (int)number_env("OMNI_SIM_DRIVER_VERSION", 13000);
@@ -54,6 +54,11 @@ void read_config() {
 	c.graph_delay = number_env("OMNI_SIM_DELAY_MS", 0) / 1e3;
 	c.launch_delay = number_env("OMNI_SIM_LAUNCH_DELAY_US", 0) / 1e6;
 	c.kernels = env("OMNI_SIM_KERNELS") ? env("OMNI_SIM_KERNELS") : "";
+}
+
+void read_config() {
+	static std::once_flag once;
+	std::call_once(once, read_environment);
 }
 
 CUresult refuse(const char* fmt, ...) {
@@ -210,11 +215,33 @@ CU cuDevicePrimaryCtxRetain(void** c, int d) {
 	*c = &ctx_tag;
 	return OK;
 }
+// end_context frees what the context held: its streams, device memory and modules. Page-locked memory stays where it is: the host
+// may still look at it.
+static void end_context() {
+	std::vector<void*> streams;
+	std::map<uintptr_t, size_t> memory;
+	{
+		std::lock_guard<std::mutex> l(handles().m);
+		streams.assign(handles().streams.begin(), handles().streams.end());
+		handles().streams.clear();
+		memory.swap(handles().device);
+		handles().used = 0;
+		handles().events.clear();
+		handles().modules.clear();
+		handles().funcs.clear();
+		handles().graphs.clear();
+		handles().execs.clear();
+	}
+	for (void* s : streams) stream_end((Stream*)s);
+	for (auto& a : memory)
+		if (!put_back((void*)a.first, a.second)) report("at the context's end: something wrote outside the %zu bytes at %p", a.second, (void*)a.first);
+	broken = false;
+}
 // The last release ends the context, and with it what a failed kernel did to it.
 CU cuDevicePrimaryCtxRelease_v2(int d) {
 	if (d) return INVALID_DEVICE;
 	if (retained == 0) return INVALID_CONTEXT;
-	if (--retained == 0) broken = false;
+	if (--retained == 0) end_context();
 	return OK;
 }
 CU cuCtxSetCurrent(void* c) {

@@ -114,6 +114,7 @@ EventRef event_of(void* p);
 // put runs an operation on a stream, or records it.
 CUresult put(Stream* s, Op op);
 CUresult stream_wait_idle(Stream* s);
+void stream_end(Stream* s);
 CUresult refuse(const char* fmt, ...) __attribute__((format(printf, 1, 2)));
 
 } // namespace cusim

@@ -210,11 +210,20 @@ struct Worker {
 		}
 		b.warps = warps;
 	}
+	~Worker() {
+		free(warps);
+		free(fibers);
+		munmap(stacks, stack * MAXT);
+		if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(dyn, DYN_CAP);
+		munmap(dyn, DYN_CAP);
+		if (check) delete_check(check);
+	}
 	void prepare(const LaunchSpec& l);
 	bool run(const LaunchSpec& l, dim3 at);
 	void start(unsigned i, dim3 bd);
 };
 Worker* new_worker() { return new Worker; }
+void delete_worker(Worker* w) { delete w; }
 
 // prepare is done once a launch on a thread.
 void Worker::prepare(const LaunchSpec& l) {

@@ -18,7 +18,7 @@ namespace cusim {
 
 enum : size_t { MAX_SHARED = 232448, DYN_CAP = MAX_SHARED + 4096, DEFAULT_SHARED = 48 << 10 };
 
-// Config is what the environment says; cuInit reads it.
+// Config is what the environment says, read once by the first call.
 struct Config {
 	size_t memory;       // OMNI_SIM_MEMORY, bytes (suffixes K, M, G)
 	int version;         // OMNI_SIM_DRIVER_VERSION, e.g. 12040
@@ -47,11 +47,13 @@ struct LaunchSpec {
 };
 struct Worker;
 Worker* new_worker();
+void delete_worker(Worker* w);
 // launch runs a kernel's blocks on the calling thread (with its worker) and on the pool. False when the kernel failed.
 bool launch(Worker* own, const LaunchSpec& l);
 
 // The checker (check.cpp).
 Check* new_check();
+void delete_check(Check* c);
 void check_begin(Check* c, Block* b, char* tls, size_t tlssize);
 void check_end(Check* c, Block* b);
 void check_barrier(Block* b);

@@ -90,6 +90,8 @@ static void stream_main(Stream* s) {
 		run(w, o, false);
 		l.lock();
 	}
+	l.unlock();
+	delete_worker(w);
 }
 
 static void begin(Stream* s) {
@@ -150,6 +152,17 @@ CUresult put(Stream* s, Op op) {
 	return OK;
 }
 
+// stream_end runs what is queued, ends the stream's thread and frees it. The handle is out of use already.
+void stream_end(Stream* s) {
+	{
+		std::lock_guard<std::mutex> l(s->m);
+		s->stop = true;
+		s->wake.notify_all();
+	}
+	s->thread.join();
+	delete s;
+}
+
 // invalidate_if_capturing is what a wait or query on a capturing stream does.
 static bool invalidate_if_capturing(Stream* s) {
 	std::lock_guard<std::mutex> l(capture_m);
@@ -175,13 +188,7 @@ CU cuStreamDestroy_v2(Stream* s) {
 		std::lock_guard<std::mutex> l(handles().m);
 		if (!handles().streams.erase(s)) return INVALID_HANDLE;
 	}
-	{
-		std::lock_guard<std::mutex> l(s->m);
-		s->stop = true; // after what is queued
-		s->wake.notify_all();
-	}
-	s->thread.join();
-	delete s;
+	stream_end(s);
 	return OK;
 }
 CU cuStreamSynchronize(Stream* s) {
