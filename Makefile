@@ -7,7 +7,7 @@ COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 LDFLAGS := -s -w -X omni-engine/cmd/omni-engine/build.version=$(VERSION) -X omni-engine/cmd/omni-engine/build.commit=$(COMMIT)
 ARGS ?=
 
-.PHONY: all build run model test test-race test-kernels test-sim test-gorgonia test-clients test-dashboard lint check-long test-gpu bench-gpu bench bench-cpu bench-peers bench-scheduler bench-metrics mutate-metrics replay dist clean
+.PHONY: all build run model test test-race test-kernels kernels check-kernels test-sim test-gorgonia test-clients test-dashboard lint check-long test-gpu bench-gpu bench bench-cpu bench-peers bench-scheduler bench-metrics mutate-metrics replay dist clean
 all: build
 
 build: $(BIN)
@@ -36,6 +36,15 @@ test-race:
 test-kernels:
 	kernels/cpu/sanitize.sh
 	kernels/cpu/haswell.sh
+
+# The CUDA kernels, compiled by a pinned nvcc (no GPU, no toolkit needed) into the file that the binary embeds. check-kernels compares
+# hashes and holds what was compiled to its budgets of registers and minima of instructions.
+kernels:
+	scripts/kernels.sh
+	$(GO) test -run 'TestCompiled|TestFatbin' ./kernels/gpu
+check-kernels:
+	scripts/kernels.sh check
+	$(GO) test -count=1 -run 'TestCompiled|TestFatbin' ./kernels/gpu
 
 # The GPU path without a GPU: the kernels' own sources over the software device (cuda/sim), in both thread orders, under ASan and the
 # checker of shared memory.
@@ -97,7 +106,7 @@ bench-metrics: build
 	$(GO) test ./metrics ./stages -run XXX -bench 'StepOf32|FinishedRequest|RequestOf64|Scrape|OutputSideStep' -benchmem -count 3 | bench/metrics/costs.py bench/RESULTS.md
 	bench/metrics/pairs.py $(BIN) "$$(scripts/model.sh | tail -n 1)"
 
-# Each rule of the phase split, broken on purpose in turn, must fail a test: some 95 of them, about 6 minutes on 2 quiet cores.
+# Each rule of the phase split, broken on purpose in turn, must fail a test: 93 of them; 25 minutes on 2 cores that seven other jobs shared.
 mutate-metrics:
 	OMNI_MUTATE=1 $(GO) test ./metrics -run TestEveryBroken -timeout 120m -v
 
