@@ -167,11 +167,26 @@ INL void attend_chunk(const int R, const int half, const Phase *p, const Query *
 	for (; col < c->vdim; col += 16) values_of(R, 1, half, sp->pages, sp->counts, n, koff, c->vdim, col, s, part);
 }
 
+#ifdef BF16_CACHE
+#include "attention_amx.h"
+#endif
+
 #define CHUNK_OF(R) \
-	if (p->cache->half) attend_chunk(R, 1, p, q, sp, s, part, max, sum, any); \
+	if (p->cache->kind == KV_F16) attend_chunk(R, 1, p, q, sp, s, part, max, sum, any); \
 	else attend_chunk(R, 0, p, q, sp, s, part, max, sum, any)
 
 static void chunk_of(int n, const Phase *p, const Query *q, const Span16 *sp, float *s, float *part, float *max, float *sum, int *any) {
+#ifdef BF16_CACHE
+	if (p->cache->kind == KV_PAIRS) {
+		amx_chunk(n, p, q, sp, s, part, max, sum, any);
+		return;
+	}
+#endif
+	if (n > 12) {
+		chunk_of(8, p, q, sp, s, part, max, sum, any);
+		chunk_of(n - 8, p, q + 8, sp, s, part + 8 * p->cache->vdim, max + 8, sum + 8, any + 8);
+		return;
+	}
 	switch (n) {
 	case 1: CHUNK_OF(1); break;
 #if ROWS > 1

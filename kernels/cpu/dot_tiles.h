@@ -4,7 +4,7 @@
 
 // Accumulators in tiles 0 to 3; activations in 4 (32 k) and 5 (16 k), 16 rows; weights in 6 and 7, one row per 4 k.
 static void tiles_for_blocks(void) {
-	if (tiles_set) return;
+	if (tiles_set == 1) return;
 	TileConfig c __attribute__((aligned(64)));
 	memset(&c, 0, sizeof c);
 	c.palette = 1;
@@ -13,6 +13,44 @@ static void tiles_for_blocks(void) {
 		c.colsb[i] = (uint16_t)(i == 4 ? 32 : i == 5 ? 16 : 64);
 	}
 	tiles_load(&c, 1);
+}
+
+// Tiles or vectors: the bits are the same, so each thread takes what it measures to be faster. The tile unit of some machines runs at
+// a quarter of its rate for milliseconds (a power licence, a neighbour on the same core), which nothing announces.
+typedef struct {
+	uint64_t until;  // cycles: the end of this round
+	double cost[2];  // cycles a tile of sums, by vectors and by tiles; 0: not known
+	int tiles, trial; // what is used; whether this round only tries it
+} Choice;
+
+static _Thread_local Choice choice;
+
+enum { TRIAL = 3 << 20, ROUND = 256 << 20 }; // cycles: 1 to 2 ms, and 0.1 s
+
+static int use_tiles(void) {
+	Choice *c = &choice;
+	uint64_t now = __rdtsc();
+	if (now < c->until) return c->tiles;
+	if (c->trial && c->cost[0] > 0 && c->cost[1] > 0) {
+		c->trial = 0;
+		c->tiles = c->cost[1] < c->cost[0];
+		c->until = now + ROUND;
+	} else {
+		c->tiles = c->until ? !c->tiles : 1;
+		c->trial = 1;
+		c->cost[c->tiles] = 0;
+		c->until = now + TRIAL;
+	}
+	return c->tiles;
+}
+
+// What a unit cost. The first third of a trial does not count; a thread that lost the processor counts as three times slower at most.
+static void note_cost(uint64_t cycles, int work) {
+	Choice *c = &choice;
+	if (c->trial && __rdtsc() + TRIAL * 2 / 3 < c->until) return;
+	double x = (double)cycles / work, *cost = &c->cost[c->tiles];
+	if (*cost > 0) *cost += ((x < 3 * *cost ? x : 3 * *cost) - *cost) / 16;
+	else *cost = x;
 }
 
 typedef int32_t Sums[256]; // [16 tokens][16 outputs]
@@ -77,8 +115,9 @@ INL void tile_dot(const int by16, int nb, const uint8_t *x, Flat fx, const uint8
 	UNROLL for (int t = 0; t < 16; t++) v_store(o[t], f[t]);
 }
 
-static void dot_expanded(const Weight *w, const uint8_t *x, const uint8_t *y, const uint8_t *a, int T, tile_out *o) {
-	(void)T; // rows past the last token hold what earlier steps left, and nobody reads their outputs
+// Two expanded tiles (or one, twice) by a whole panel: rows past the last token hold what earlier steps left, and nobody reads their
+// outputs.
+static void dot_tiles(const Weight *w, const uint8_t *x, const uint8_t *y, const uint8_t *a, tile_out *o) {
 	const int nb = w->nb, two = x != y;
 	tiles_for_blocks();
 	for (int i = 0; i <= two; i++, x = y) {

@@ -10,11 +10,12 @@ type layout struct {
 	panel       int   // tokens of a panel at most
 	panelBytes  int64 // a block of 32 columns
 	byRows      C.int32_t
-	expandBytes int64 // an expanded block
+	kv          C.int32_t // caches, unless the user chose
+	expandBytes int64     // an expanded block
 }
 
 func layoutOf(l *C.Level) layout {
-	return layout{int(l.panel), int64(l.panel_bytes), l.by_rows, int64(l.expand_bytes)}
+	return layout{int(l.panel), int64(l.panel_bytes), l.by_rows, l.kv, int64(l.expand_bytes)}
 }
 
 // widen gives panels the width that the step's rows need: one token then fills one cache line, and sixteen share sixteen.

@@ -58,10 +58,12 @@ INL V v_act(int act, V x) {
 INL int phase_rows(const Exec *e, const Phase *p) { return p->rows == ROWS_LOGITS ? e->b->L : p->rows == ROWS_REQUESTS ? e->b->R : e->b->T; }
 INL float *row_of(const Buf *b, int t) { return b->f + (size_t)t * (size_t)b->ld; }
 
-#ifdef BF16_PANELS
+#ifdef BF16_CACHE
 // Sixteen floats as bfloat16, to nearest even, in the lower halves.
 INL __m512i bfloats(V v) { return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v)); }
+#endif
 
+#ifdef BF16_PANELS
 // Activations of k j (u) and 16+j (v), raised by what the weights were cut.
 INL __m512i pairs_of(V u, V v) {
 	return _mm512_or_si512(bfloats(v_mul(u, v_set(CUT))), _mm512_slli_epi32(bfloats(v_mul(v, v_set(CUT))), 16));
@@ -186,14 +188,24 @@ static void rotate(float *x, const float *cos, const float *sin, int n, int pair
 INL uint8_t *page_at(const Cache *c, const Batch *b, int row, int pos, int head) {
 	const Table *tb = &b->tables[c->group];
 	int block = tb->blocks[tb->start[row] + pos / c->block_size], in = pos % c->block_size / 16;
-	size_t head_bytes = (size_t)(c->kdim + c->vdim) * 16 * (c->half ? 2 : 4);
+	size_t head_bytes = (size_t)(c->kdim + c->vdim) * 16 * kv_bytes(c->kind);
 	return c->base + (size_t)block * (size_t)c->block_stride + ((size_t)in * (size_t)c->heads + (size_t)head) * head_bytes;
 }
 
 static void store_k(const Cache *c, const Batch *b, int t, int head, const float *x) {
 	int pos = b->kvpos[t], n = c->kdim;
 	uint8_t *p = page_at(c, b, b->row[t], pos, head);
-	if (!c->half) {
+#ifdef BF16_CACHE
+	if (c->kind == KV_PAIRS) {
+		uint32_t *k = (uint32_t *)p + pos % 16, pairs[8];
+		for (int d = 0; d < n; d += 16) {
+			_mm256_storeu_si256((__m256i *)pairs, (__m256i)_mm512_cvtneps_pbh(v_load(x + d)));
+			for (int i = 0; i < 8; i++) k[(d / 2 + i) * 16] = pairs[i];
+		}
+		return;
+	}
+#endif
+	if (c->kind == KV_F32) {
 		float *k = (float *)p + pos % 16;
 		for (int d = 0; d < n; d++) k[d * 16] = x[d];
 		return;
@@ -207,8 +219,16 @@ static void store_k(const Cache *c, const Batch *b, int t, int head, const float
 
 static void store_v(const Cache *c, const Batch *b, int t, int head, const float *x) {
 	int pos = b->kvpos[t], n = c->vdim;
-	uint8_t *p = page_at(c, b, b->row[t], pos, head) + (size_t)c->kdim * 16 * (c->half ? 2 : 4);
-	if (!c->half) {
+	uint8_t *p = page_at(c, b, b->row[t], pos, head) + (size_t)c->kdim * 16 * kv_bytes(c->kind);
+#ifdef BF16_CACHE
+	if (c->kind == KV_PAIRS) { // the other half of a pair belongs to another token, and perhaps to another thread
+		uint16_t *v = (uint16_t *)p + (size_t)(pos % 16 / 2) * (size_t)n * 2;
+		for (int d = 0; d < n; d += 16)
+			_mm512_mask_storeu_epi16(v + 2 * d, pos % 2 ? 0xaaaaaaaa : 0x55555555, _mm512_slli_epi32(bfloats(v_load(x + d)), pos % 2 * 16));
+		return;
+	}
+#endif
+	if (c->kind == KV_F32) {
 		memcpy((float *)p + (size_t)(pos % 16) * (size_t)n, x, (size_t)n * 4);
 		return;
 	}
@@ -316,8 +336,16 @@ static void products(const Weight *w, int tile, int nt, const Buf *in, int t, in
 static void expanded_products(const Weight *w, const uint8_t *x, int nt, const Buf *in, int t, int T, tile_out *o) {
 #if EXPAND_FROM
 	size_t n = expanded_bytes(w);
-	for (int i = 0; i < nt; i += 2)
-		dot_expanded(w, x + (size_t)i * n, nt - i < 2 ? x + (size_t)i * n : x + (size_t)(i + 1) * n, panel(in, t, 0), T, o + i);
+	for (int i = 0; i < nt; i += 2) {
+		const uint8_t *u = x + (size_t)i * n, *v = nt - i < 2 ? u : u + n;
+#ifdef TILES
+		if (choice.tiles) {
+			dot_tiles(w, u, v, panel(in, t, 0), o + i);
+			continue;
+		}
+#endif
+		for (int c = 0; c < T; c += DOT_ROWS) dot_expanded(w, u, v, panel(in, t, 0), c, T - c < DOT_ROWS ? T - c : DOT_ROWS, o + i);
+	}
 #else
 	(void)w, (void)x, (void)nt, (void)in, (void)t, (void)T, (void)o;
 #endif
@@ -325,7 +353,11 @@ static void expanded_products(const Weight *w, const uint8_t *x, int nt, const B
 
 static int expand_tiles(const Weight *w, int tile, int nt, uint8_t *to, int tokens) {
 #if EXPAND_FROM
-	if (tokens < EXPAND_FROM || is_float(w->fmt)) return 0;
+	int from = EXPAND_FROM;
+#ifdef TILES
+	if (tokens >= TILES_FROM && choice.tiles) from = TILES_FROM;
+#endif
+	if (tokens < from || is_float(w->fmt)) return 0;
 	for (int i = 0; i < nt; i++) expand(w, tile + i, to + (size_t)i * expanded_bytes(w));
 	return 1;
 #else
@@ -344,6 +376,10 @@ static void run_linear(const Exec *e, const Phase *p, int unit, int thread) {
 	int tile = u * s->tiles, nt = s->tiles, total = (s->w.n + 31) / 32 * 2, gated = s->epilogue == E_GATED;
 	if (s->epilogue < E_HEAD_Q || gated) nt = total - tile < nt ? total - tile : nt;
 	uint8_t *x = sc->expand, *y = x + (size_t)nt * expanded_bytes(&s->w);
+#ifdef TILES
+	int measured = t1 - t0 >= TILES_FROM && !is_float(s->w.fmt) && use_tiles() >= 0;
+	uint64_t since = measured ? __rdtsc() : 0;
+#endif
 	int big = expand_tiles(&s->w, tile, nt, x, t1 - t0), big2 = gated ? expand_tiles(&s->w2, tile, nt, y, t1 - t0) : 0;
 	for (int t = t0; t < t1; t += PANEL) {
 		int T = t1 - t < PANEL ? t1 - t : PANEL;
@@ -353,6 +389,9 @@ static void run_linear(const Exec *e, const Phase *p, int unit, int thread) {
 		else if (gated) products(&s->w2, tile, nt, p->in, t, T, sc->out + nt);
 		epilogue(e, s, u, nt, t, T, sc->out);
 	}
+#ifdef TILES
+	if (measured) note_cost(__rdtsc() - since, nt * (gated + 1) * s->w.nb * ((t1 - t0 + PANEL - 1) / PANEL));
+#endif
 }
 
 #endif
@@ -590,6 +629,11 @@ const Level LEVEL = {
 	.name = LEVEL_NAME,
 	.att_rows = ROWS,
 	.expand_from = EXPAND_FROM,
+#ifdef BF16_CACHE
+	.kv = KV_PAIRS,
+#else
+	.kv = KV_F16,
+#endif
 #ifdef BF16_PANELS
 	.leave = tiles_leave,
 	.panel = BF16_WIDE,

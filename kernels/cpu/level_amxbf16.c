@@ -4,6 +4,7 @@
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vbmi,avx512bf16,avx2,fma,f16c,popcnt,amx-tile,amx-bf16")
 #define BY_ROWS
 #define BF16_PANELS
+#define BF16_CACHE
 #include "omni.h"
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "dot_bf16.h"
 #define LEVEL level_amxbf16
 #define LEVEL_NAME "amx-bf16"
-#define ROWS 12
+#define ROWS 16
 #define WIDE 1
 #define EXPAND_FROM 0
 #include "level.h"

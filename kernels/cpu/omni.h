@@ -95,12 +95,15 @@ static inline uint8_t *panel(const Buf *b, int t, int block) {
 enum { ROWS_TOKENS, ROWS_LOGITS, ROWS_REQUESTS };
 
 // A paged cache of one layer. Block b of the group lies at base + b*block_stride; its pages of 16 tokens follow each other, a
-// page holds per head K [kdim][16] and V [16][vdim].
+// page holds per head K [kdim][16] and V [16][vdim]; with pairs, bfloat16 K [kdim/2][16][2] and V [8][vdim][2].
+enum { KV_F32, KV_F16, KV_PAIRS };
 typedef struct {
 	uint8_t *base;
 	int64_t block_stride;
-	int32_t block_size, heads, kdim, vdim, group, half; // half: f16, else f32
+	int32_t block_size, heads, kdim, vdim, group, kind;
 } Cache;
+
+static inline size_t kv_bytes(int kind) { return kind == KV_F32 ? 4 : 2; }
 
 typedef struct {
 	int32_t *start, *blocks;
@@ -252,6 +255,7 @@ typedef struct Level {
 	const char *name;
 	int32_t att_rows, expand_from; // query rows of an attention unit; tokens from which tiles are expanded
 	int32_t panel, panel_bytes;    // tokens of a panel at most, and its bytes a block
+	int32_t kv;                    // cache elements where the user chose none
 	int32_t by_rows, expand_bytes; // order of packed blocks; scratch of an expanded block
 	void (*enter)(void), (*leave)(void); // or null: a thread's state around pieces of work (AMX tiles)
 	PhaseFn run[P_KINDS];
@@ -260,7 +264,7 @@ typedef struct Level {
 	void (*dot)(const Weight *, int tile, int nt, const uint8_t *a, int t0, int T, tile_out *o);
 	void (*fdot)(const Weight *, int tile, int nt, const float *x, int ld, int T, tile_out *o);
 	void (*expand)(const Weight *, int tile, uint8_t *to);
-	void (*dot_expanded)(const Weight *, const uint8_t *x, const uint8_t *y, const uint8_t *a, int T, tile_out *o);
+	void (*dot_expanded)(const Weight *, const uint8_t *x, const uint8_t *y, const uint8_t *a, int t0, int T, tile_out *o);
 	void (*quantise)(const float *x, Buf *to, int t);
 	void (*row)(const Weight *, int row, float *to);
 } Level;

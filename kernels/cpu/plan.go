@@ -21,7 +21,7 @@ type plan struct {
 	threads int
 	attRows int
 	packing layout
-	half    bool // caches hold float16
+	kv      C.int32_t // elements of caches
 
 	matrices map[kernels.WeightID]*matrix
 	order    []*matrix
@@ -184,17 +184,38 @@ func (p *plan) checkLimits() error {
 	if len(m.Groups) > 16 {
 		return fmt.Errorf("%d KV groups; at most 16 are possible", len(m.Groups))
 	}
+	return p.chooseKV()
+}
+
+// chooseKV decides what caches hold. A level with AMX reads bfloat16 where heads have whole tiles.
+func (p *plan) chooseKV() error {
+	l, tiles := p.limits, p.packing.kv == C.KV_PAIRS
+	for _, s := range p.module.States {
+		tiles = tiles && s.KDim%32 == 0
+	}
+	p.kv = C.KV_F32
 	switch l.KV {
-	case tensor.F16:
-		p.half = true
-		if l.Exact {
-			return errors.New("limits: an exact program keeps its caches in F32")
-		}
 	case tensor.Invalid:
-		p.half = !l.Exact
+		switch {
+		case l.Exact:
+		case tiles:
+			p.kv = C.KV_PAIRS
+		default:
+			p.kv = C.KV_F16
+		}
 	case tensor.F32:
+	case tensor.F16:
+		p.kv = C.KV_F16
+	case tensor.BF16:
+		if !tiles {
+			return errors.New("limits: caches in BF16 need AMX and heads of a multiple of 32 (F32 and F16 always work)")
+		}
+		p.kv = C.KV_PAIRS
 	default:
-		return fmt.Errorf("limits: caches of %s are not supported on the CPU (F32, F16)", l.KV)
+		return fmt.Errorf("limits: caches of %s are not supported on the CPU (F32, F16, and BF16 with AMX)", l.KV)
+	}
+	if l.Exact && p.kv != C.KV_F32 {
+		return errors.New("limits: an exact program keeps its caches in F32")
 	}
 	return nil
 }

@@ -75,10 +75,7 @@ func (p *plan) memory() kernels.MemoryPlan {
 }
 
 func (p *plan) elemBytes() int64 {
-	if p.half {
-		return 2
-	}
-	return 4
+	return int64(C.kv_bytes(C.int(p.kv)))
 }
 
 func (p *plan) stateBlockBytes(s kernels.StateSpec) int64 {
@@ -285,10 +282,7 @@ func (pr *program) buildCaches(b *bump) {
 	n := len(p.module.States)
 	pr.caches = unsafe.Slice((*C.Cache)(b.take(int64(n+1)*int64(unsafe.Sizeof(C.Cache{})))), n+1)[:n]
 	for i, s := range p.module.States {
-		pr.caches[i] = C.Cache{block_size: C.int32_t(p.limits.BlockSize), heads: C.int32_t(s.Heads), kdim: C.int32_t(s.KDim), vdim: C.int32_t(s.VDim), group: C.int32_t(s.Group)}
-		if p.half {
-			pr.caches[i].half = 1
-		}
+		pr.caches[i] = C.Cache{block_size: C.int32_t(p.limits.BlockSize), heads: C.int32_t(s.Heads), kdim: C.int32_t(s.KDim), vdim: C.int32_t(s.VDim), group: C.int32_t(s.Group), kind: p.kv}
 	}
 }
 
@@ -432,7 +426,7 @@ func (pr *program) SetAdapter(slot int, a *kernels.Adapter) error {
 // Explain lists the phases of each entry.
 func (pr *program) Explain() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "cpu %s, %d threads, caches in %s, no reference operations\n", C.GoString(pr.dev.level.name), pr.dev.threads, map[bool]string{true: "F16", false: "F32"}[pr.plan.half])
+	fmt.Fprintf(&s, "cpu %s, %d threads, caches in %s, no reference operations\n", C.GoString(pr.dev.level.name), pr.dev.threads, []string{"F32", "F16", "BF16"}[pr.plan.kv])
 	for _, e := range pr.entries {
 		e.plan.explain(&s)
 	}

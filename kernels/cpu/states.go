@@ -106,14 +106,11 @@ func (s *states) bind() {
 
 // transfer calls move with every cached number of the blocks and its place in buf, which is float32 in canonical order:
 // [layer][K,V][token][head][dim], the tokens of all blocks one after the other.
-func (s *states) transfer(group int, blocks []int32, buf []byte, move func(cache, canonical []byte, half bool)) error {
+func (s *states) transfer(group int, blocks []int32, buf []byte, move func(cache, canonical []byte, kind C.int32_t)) error {
 	p := s.program.plan
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	size := int64(2)
-	if !p.half {
-		size = 4
-	}
+	size, pairs := p.elemBytes(), p.kv == C.KV_PAIRS
 	tokens, need := p.limits.BlockSize, 0
 	for _, st := range p.module.States {
 		if st.Group == group {
@@ -143,10 +140,15 @@ func (s *states) transfer(group int, blocks []int32, buf []byte, move func(cache
 						head := int64((t/16*st.Heads+h)*(st.KDim+st.VDim)) * 16
 						for d := range dim {
 							at := head + int64(d*16+t%16)
-							if value {
+							switch {
+							case pairs && value:
+								at = head + int64(st.KDim*16+(t%16/2*dim+d)*2+t%2)
+							case pairs:
+								at = head + int64((d/2*16+t%16)*2+d%2)
+							case value:
 								at = head + int64(st.KDim*16+t%16*dim+d)
 							}
-							move(block[at*size:], buf, !(size == 4))
+							move(block[at*size:], buf, p.kv)
 							buf = buf[4:]
 						}
 					}
@@ -159,10 +161,13 @@ func (s *states) transfer(group int, blocks []int32, buf []byte, move func(cache
 
 // Export writes blocks as float32 in canonical order.
 func (s *states) Export(group int, blocks []int32, dst []byte) error {
-	err := s.transfer(group, blocks, dst, func(cache, canonical []byte, half bool) {
-		if half {
+	err := s.transfer(group, blocks, dst, func(cache, canonical []byte, kind C.int32_t) {
+		switch kind {
+		case C.KV_F16:
 			binary.LittleEndian.PutUint32(canonical, math.Float32bits(quant.F16ToF32(binary.LittleEndian.Uint16(cache))))
-		} else {
+		case C.KV_PAIRS:
+			binary.LittleEndian.PutUint32(canonical, uint32(binary.LittleEndian.Uint16(cache))<<16)
+		default:
 			copy(canonical[:4], cache[:4])
 		}
 	})
@@ -174,10 +179,14 @@ func (s *states) Export(group int, blocks []int32, dst []byte) error {
 
 // Import reads what Export wrote.
 func (s *states) Import(group int, blocks []int32, src []byte) error {
-	err := s.transfer(group, blocks, src, func(cache, canonical []byte, half bool) {
-		if half {
-			binary.LittleEndian.PutUint16(cache, quant.F32ToF16(math.Float32frombits(binary.LittleEndian.Uint32(canonical))))
-		} else {
+	err := s.transfer(group, blocks, src, func(cache, canonical []byte, kind C.int32_t) {
+		f := math.Float32frombits(binary.LittleEndian.Uint32(canonical))
+		switch kind {
+		case C.KV_F16:
+			binary.LittleEndian.PutUint16(cache, quant.F32ToF16(f))
+		case C.KV_PAIRS:
+			binary.LittleEndian.PutUint16(cache, quant.F32ToBF16(f))
+		default:
 			copy(cache[:4], canonical[:4])
 		}
 	})
