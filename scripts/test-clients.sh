@@ -49,6 +49,12 @@ if command -v promtool >/dev/null; then
 else
 	echo "-- promtool is not installed: its check is skipped"
 fi
+if command -v promtool >/dev/null; then
+	echo "-- alert rules"
+	promtool check rules deploy/prometheus/rules.yml
+	promtool check config deploy/prometheus/prometheus.yml
+	promtool test rules deploy/prometheus/rules_test.yml
+fi
 if command -v prometheus >/dev/null; then
 	echo "-- prometheus scrapes"
 	cat >"$work/prometheus.yml" <<-CONFIG
@@ -61,6 +67,8 @@ if command -v prometheus >/dev/null; then
 		>"$work/prometheus.log" 2>&1 &
 	pids+=("$!")
 	"$venv/bin/python" test/clients/prometheus_client.py "$work/prometheus.log"
+	echo "-- Grafana dashboard"
+	"$venv/bin/python" test/clients/dashboard_queries.py "$work/prometheus.log" "$base" bin/omni-engine
 else
 	echo "-- prometheus is not installed: the scrape is skipped"
 fi
