@@ -163,16 +163,14 @@ static void expand(const Weight *w, int tile, uint8_t *to) {
 	}
 }
 
-#ifndef TILES
-static void dot_expanded(const Weight *w, const uint8_t *x, const uint8_t *y, const uint8_t *a, int T, tile_out *o) {
+static void dot_expanded(const Weight *w, const uint8_t *x, const uint8_t *y, const uint8_t *a, int t0, int T, tile_out *o) {
 	const int nb = w->nb;
 	const Tail none = {0, 0};
 	const float *dx = (const float *)(x + (size_t)nb * 512), *dy = (const float *)(y + (size_t)nb * 512);
 	Flat fx = {dx, dx + (size_t)nb * 16}, fy = {dy, dy + (size_t)nb * 16};
-	row16 *p = x == y ? o[0] : o[1];
+	row16 *p = (x == y ? o[0] : o[1]) + t0;
 	switch (w->fmt) {
-	case W_Q6_K: DOT_CASES(W_EXP16, nb, x, y, none, none, fx, fy, a, 0, o[0], p);
-	default: DOT_CASES(W_EXP, nb, x, y, none, none, fx, fy, a, 0, o[0], p);
+	case W_Q6_K: DOT_CASES(W_EXP16, nb, x, y, none, none, fx, fy, a, t0, o[0] + t0, p);
+	default: DOT_CASES(W_EXP, nb, x, y, none, none, fx, fy, a, t0, o[0] + t0, p);
 	}
 }
-#endif
