@@ -57,10 +57,10 @@ func TestInspectPrintsThePlan(t *testing.T) {
 	cmd := root()
 	out := &capture{}
 	cmd.SetOut(out)
-	cmd.SetArgs([]string{"inspect", tinyModel(t, "qwen3"), "--device", "cpu", "--max-num-seqs", "4", "--kv-cache-memory-bytes", "1m"})
+	cmd.SetArgs([]string{"inspect", tinyModel(t, "qwen3"), "--device", "cpu", "--dtype", "float32", "--max-num-seqs", "4", "--kv-cache-memory-bytes", "1m"})
 	require.NoError(t, cmd.ExecuteContext(t.Context()))
 	require.Contains(t, out.String(), "2 layers, hidden 64, vocabulary 512")
-	require.Regexp(t, `KV cache +[0-9.]+ KiB, 122 blocks, 1936 tokens, 7.56 requests`, out.String())
+	require.Regexp(t, `KV cache +[0-9.]+ KiB, 61 blocks, 960 tokens, 3.75 requests`, out.String())
 }
 
 type capture struct{ data []byte }

@@ -41,6 +41,10 @@ func (pr *program) build() (err error) {
 	if pr.scratch, err = d.alloc("scratch", mp.Scratch); err != nil {
 		return err
 	}
+	// Padding rows compute with what lies there.
+	if err := d.cuda.Do(func() error { return d.cuda.Memset8(pr.scratch.base, 0, pr.scratch.size, d.stream) }); err != nil {
+		return err
+	}
 	u, err := d.newUploader(uploadBytes)
 	if err != nil {
 		return err
