@@ -185,6 +185,10 @@ func (p *plan) checkLimits() error {
 		return fmt.Errorf("activations of %s are not supported (F32, BF16, F16)", p.act)
 	}
 	var errs []error
+	const mostRows = 65535 // of a grid's second dimension
+	if l.Tokens > mostRows || l.LogitRows > mostRows {
+		errs = append(errs, fmt.Errorf("limits: %d tokens and %d logit rows a step, at most %d are possible", l.Tokens, l.LogitRows, mostRows))
+	}
 	paged := false
 	for _, s := range m.States {
 		if s.Kind == kernels.Slot {
