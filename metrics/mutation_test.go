@@ -142,7 +142,7 @@ func runTests(root string, replace map[string]string, packages []string) (string
 		return "", err
 	}
 	// Tests of what a model computes take long and know nothing of these rules.
-	cmd := exec.Command("go", append([]string{"test", "-failfast", "-vet=off", "-timeout", "5m", "-overlay", file.Name(),
+	cmd := exec.Command("go", append([]string{"test", "-failfast", "-vet=off", "-timeout", "90s", "-overlay", file.Name(),
 		"-skip", "Greedy|ModelOutput|TokensDepend|Logprobs|AsynchronousLoop|TwoHundred|Memory|Recurrent|SlotOf|Promtool"}, packages...)...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "OMNI_MUTATE=", "OMNI_LONG=", "OMNI_OVERLAY="+string(overlay))
