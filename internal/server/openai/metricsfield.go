@@ -71,6 +71,7 @@ func (s *Server) metricsOf(c *call, jobs []*job, records []*record.Stage) any {
 		out["stage_metrics"] = record.StageMetrics(records...)
 		edges, origins := []json.RawMessage{}, record.Origins(c.base.Arrival, records...)
 		for _, e := range c.edges() {
+			e.LastByte = record.Instant{} // this answer has not ended: nobody knows it yet
 			edges = append(edges, e.JSON(origins))
 		}
 		out["stream_edges"] = edges
