@@ -20,5 +20,6 @@ part "models and kernels, real weights" go test -timeout 60m ./engine/... ./kern
 part "metrics, long" go test -timeout 60m ./metrics/... ./output/... ./stages/...
 part "metrics, each rule broken on purpose" env -u OMNI_LONG make mutate-metrics
 part "server over HTTP, long" go test -timeout 60m ./cmd/...
+part "traces through a real OpenTelemetry collector" scripts/test-collector.sh
 part "trace replay" go run ./bench/replaytrace scheduler/testdata/traces
 exit $status
