@@ -30,7 +30,10 @@ func OpenCompiler(o Options) (Compiler, []Probe, error) {
 		{"nvrtcGetPTXSize", &c.ptxSize}, {"nvrtcGetPTX", &c.ptx}, {"nvrtcGetCUBINSize", &c.cubinSize}, {"nvrtcGetCUBIN", &c.cubin}}); err != nil {
 		return nil, probes, err
 	}
-	return c, probes, c.failed(&c.version, c.version.invoke(uintptr(unsafe.Pointer(&c.major)), uintptr(unsafe.Pointer(&c.minor))), "")
+	if err := c.failed(&c.version, c.version.invoke(uintptr(unsafe.Pointer(&c.major)), uintptr(unsafe.Pointer(&c.minor))), ""); err != nil {
+		return nil, probes, err
+	}
+	return c, probes, nil
 }
 
 // openCompilerLibrary opens libnvrtc-builtins of the same folder first: NVRTC loads it by name alone and, in pip's wheels, has no

@@ -36,7 +36,10 @@ func OpenManagement(o Options) (Management, []Probe, error) {
 		{"nvmlDeviceGetTemperature", &m.temperature}, {"nvmlDeviceGetPowerUsage", &m.power}, {"nvmlDeviceGetComputeRunningProcesses_v3", &m.processes}}); err != nil {
 		return nil, probes, err
 	}
-	return m, probes, m.failed(&m.init, m.init.invoke())
+	if err := m.failed(&m.init, m.init.invoke()); err != nil {
+		return nil, probes, err
+	}
+	return m, probes, nil
 }
 
 func (m *dynamicManagement) failed(p *proc, r int32) error {
