@@ -57,7 +57,7 @@ type rule struct {
 // tensor cores, asynchronous copies and matrix loads are used where they are meant.
 func rules() []rule {
 	return []rule{
-		{"^gemm_(bf16|f16)_128$", map[string]int{"registers": 128}, map[string]int{"HMMA": 64, "LDGSTS": 16, "LDSM": 24}},
+		{"^gemm_(bf16|f16)_128$", map[string]int{"registers": 136}, map[string]int{"HMMA": 64, "LDGSTS": 16, "LDSM": 24}},
 		{"^gemm_(bf16|f16)_64$", map[string]int{"registers": 128}, map[string]int{"HMMA": 32, "LDGSTS": 16, "LDSM": 16}},
 		{"^gemm_(bf16|f16)_16$", map[string]int{"registers": 128}, map[string]int{"HMMA": 8, "LDGSTS": 12, "LDSM": 8}},
 		{"^mmq_", map[string]int{"registers": 128}, map[string]int{"HMMA": 32, "LDGSTS": 12, "LDSM": 16}},
@@ -72,17 +72,6 @@ func rules() []rule {
 	}
 }
 
-// Values that are kept in memory for want of registers: a few kernels save one or two addresses outside of their loops.
-func spillsAllowed(kernel string) int {
-	if kernel == "sample" || kernel == "logprobs" {
-		return 128
-	}
-	if strings.HasPrefix(kernel, "attn_any") || strings.HasPrefix(kernel, "gemv_q") || kernel == "gemm_f32" {
-		return 48
-	}
-	return 0
-}
-
 func TestCompiledKernelsKeepTheirBudgets(t *testing.T) {
 	gates := readGates(t)
 	seen := map[string]map[string]bool{}
@@ -91,7 +80,7 @@ func TestCompiledKernelsKeepTheirBudgets(t *testing.T) {
 			seen[g.arch] = map[string]bool{}
 		}
 		seen[g.arch][g.kernel] = true
-		require.LessOrEqual(t, g.n["spilled"], spillsAllowed(g.kernel), "%s on sm_%s spills registers", g.kernel, g.arch)
+		require.Zero(t, g.n["spilled"], "%s on sm_%s spills registers", g.kernel, g.arch)
 		if l, ok := launches()[g.kernel]; ok {
 			require.LessOrEqual(t, g.n["shared"]+l.shared, 99<<10, "%s on sm_%s: the smallest GPU gives a block 99 KiB", g.kernel, g.arch)
 			require.LessOrEqual(t, g.n["registers"]*l.threads, 65536, "%s on sm_%s", g.kernel, g.arch)

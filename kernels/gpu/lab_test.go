@@ -252,7 +252,7 @@ func TestKernelsUnderEveryChecker(t *testing.T) {
 		"reverse": {"OMNI_SIM_REVERSE=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(os.Args[0], "-test.run=^TestKernel", "-test.short")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestKernel", "-rapid.checks=15")
 			cmd.Env = append(append(os.Environ(), "OMNI_KERNEL_CHILD=1"), env...)
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s", out)

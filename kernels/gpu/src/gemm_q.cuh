@@ -25,6 +25,8 @@ template <class Q, int M> __device__ __forceinline__ void gemv_q(const GemvQPara
 	if (n >= p.n) return;
 	const uint8_t* row = static_cast<const uint8_t*>(p.b) + (size_t)n * row_bytes<Q>(p.k);
 	float acc[M] = {};
+	constexpr int UNROLL = M <= 2 ? 2 : 1; // loads of a second group on their way
+#pragma unroll UNROLL
 	for (int g = lane; g < groups; g += 32) {
 		Group w;
 		Q::group(row, g, w);

@@ -74,6 +74,7 @@ __device__ __forceinline__ void logits_chunk(const SampleParams& p) {
 	const float* raw = p.logits + (size_t)row * p.vocab + c0;
 	Best top = {-infinity(), -1};
 	int nan = 0;
+#pragma unroll 4
 	for (int i = tid; i < n; i += 256) {
 		const float x = raw[i];
 		v[i] = x;

@@ -32,7 +32,7 @@ __device__ __forceinline__ void logprobs_row(const SampleParams& p) {
 	const float chosen = known ? raw[token] : 0.f;
 	int rank = 0;
 	if (known)
-		for (int i = tid; i < p.vocab; i += SELECT_THREADS) rank += raw[i] >= chosen;
+		each_logit(raw, tid, p.vocab, SELECT_THREADS, [&](int, float v) { rank += v >= chosen; });
 #pragma unroll
 	for (int o = 16; o; o >>= 1) rank += __shfl_xor_sync(0xffffffffu, rank, o);
 	if (lane == 0) ranks[warp] = rank;
@@ -47,23 +47,17 @@ __device__ __forceinline__ void logprobs_row(const SampleParams& p) {
 	}
 	if (n <= 0) return;
 	const Selected s = select(
-	    scratch, p.vocab,
-	    [&](int i, unsigned& key, u64& w) {
-		    key = key_of(raw[i]);
-		    w = 1;
-		    return true;
-	    },
-	    [&](u64) { return (u64)n; });
+	    scratch, raw, p.vocab, [](float v) { return v; }, [](float) { return (u64)1; }, [&](u64) { return (u64)n; });
 	// Better ones in any order, then the ties of the lowest ids: warps walk their parts in order.
 	for (int i = tid; i < MAX_LOGPROBS; i += SELECT_THREADS) pairs[i] = 0;
 	__syncthreads();
 	const Segment seg = segment_of(p.vocab);
 	int mine = 0;
-	for (int i = seg.from + lane; i < seg.to; i += 32) {
-		const unsigned key = key_of(raw[i]);
+	each_logit(raw, seg.from + lane, seg.to, 32, [&](int i, float v) {
+		const unsigned key = key_of(v);
 		if (key > s.key) pairs[atomicAdd(&filled, 1)] = pair_of(key, i);
 		mine += key == s.key;
-	}
+	});
 #pragma unroll
 	for (int o = 16; o; o >>= 1) mine += __shfl_xor_sync(0xffffffffu, mine, o);
 	if (lane == 0) ties[warp] = mine;

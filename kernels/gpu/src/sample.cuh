@@ -22,9 +22,14 @@ struct Filter {
 	unsigned cut; // of top-p
 	u64 ties;
 	bool nucleus;
-	__device__ __forceinline__ float value(int i) const { return logits[i] / temperature; }
+	__device__ __forceinline__ float value(float logit) const { return logit / temperature; }
 	// left reports whether a value survives min-p and top-k.
-	__device__ __forceinline__ bool left(float v) const { return v > -infinity() && (min_p <= 0.f || expf(v - top) >= min_p) && key_of(v) >= low; }
+	__device__ __forceinline__ bool left(float v) const { return v > -infinity() && key_of(v) >= low && (min_p <= 0.f || expf(v - top) >= min_p); }
+	// left_value is the value of a logit that is left, else NaN.
+	__device__ __forceinline__ float left_value(float logit) const {
+		const float v = value(logit);
+		return left(v) ? v : nan_value();
+	}
 };
 
 struct DrawScratch {
@@ -38,18 +43,17 @@ __device__ __forceinline__ int draw(const Filter& f, int vocab, double u, DrawSc
 	const Segment seg = segment_of(vocab);
 	const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
 	u64 sum = 0, ties = 0, one = 0;
-	for (int i = seg.from + lane; i < seg.to; i += 32) {
-		const float v = f.value(i);
-		if (!f.left(v)) continue;
+	each_logit(f.logits, seg.from + lane, seg.to, 32, [&](int, float x) {
+		const float v = f.value(x);
 		const unsigned key = key_of(v);
-		if (f.nucleus && key < f.cut) continue;
+		if ((f.nucleus && key < f.cut) || !f.left(v)) return;
 		if (f.nucleus && key == f.cut) {
 			ties++;
 			one = weight_of(v, f.top);
 		} else {
 			sum += weight_of(v, f.top);
 		}
-	}
+	});
 	sum = warp_sum64(sum);
 	ties = warp_sum64(ties);
 #pragma unroll
@@ -93,7 +97,7 @@ __device__ __forceinline__ int draw(const Filter& f, int vocab, double u, DrawSc
 			u64 w = 0;
 			bool tie = false;
 			if (i < seg.to) {
-				const float v = f.value(i);
+				const float v = f.value(f.logits[i]);
 				if (f.left(v)) {
 					const unsigned key = key_of(v);
 					tie = f.nucleus && key == f.cut;
@@ -161,25 +165,12 @@ __device__ __forceinline__ void sample_row(const SampleParams& p) {
 	if (f.top == infinity() || f.top == -infinity()) return finish(p, r, row, -1, f.top > 0.f ? FAULT_INFINITE : FAULT_NO_TOKEN);
 	if (r.top_k > 0 && r.top_k < p.vocab) {
 		const Selected s = select(
-		    scratch, p.vocab,
-		    [&](int i, unsigned& key, u64& w) {
-			    const float v = f.value(i);
-			    key = key_of(v);
-			    w = 1;
-			    return f.left(v);
-		    },
-		    [&](u64) { return (u64)r.top_k; });
+		    scratch, f.logits, p.vocab, [&](float x) { return f.left_value(x); }, [](float) { return (u64)1; }, [&](u64) { return (u64)r.top_k; });
 		if (!s.all) f.low = s.key;
 	}
 	if (r.top_p > 0.f && r.top_p < 1.f) {
 		const Selected s = select(
-		    scratch, p.vocab,
-		    [&](int i, unsigned& key, u64& w) {
-			    const float v = f.value(i);
-			    key = key_of(v);
-			    w = weight_of(v, f.top);
-			    return f.left(v) && w > 0;
-		    },
+		    scratch, f.logits, p.vocab, [&](float x) { return f.left_value(x); }, [&](float v) { return weight_of(v, f.top); },
 		    [&](u64 total) {
 			    const double goal = ceil((double)r.top_p * (double)total);
 			    return goal < 1.0 ? (u64)1 : (u64)goal;

@@ -66,8 +66,23 @@ template <class Target> __device__ __forceinline__ void find_bin(SelectScratch& 
 	__syncthreads();
 }
 
-// select walks n elements; value(i, key, weight) says whether element i counts, its key and its weight.
-template <class Value, class Target> __device__ __forceinline__ Selected select(SelectScratch& s, int n, Value value, Target target) {
+// each_logit calls f with the indices and values of n elements of a row, from `first` on and `stride` apart. Four loads are on their way
+// together, as one after the other would be all latency.
+template <class F> __device__ __forceinline__ void each_logit(const float* row, int first, int n, int stride, F f) {
+	int i = first;
+	for (; i + 3 * stride < n; i += 4 * stride) {
+		float x[4];
+#pragma unroll
+		for (int j = 0; j < 4; j++) x[j] = row[i + j * stride];
+#pragma unroll
+		for (int j = 0; j < 4; j++) f(i + j * stride, x[j]);
+	}
+	for (; i < n; i += stride) f(i, row[i]);
+}
+
+// select walks a row of n elements; value(x) gives an element's value from what is stored, or NaN where it does not count, and weight(v) its
+// weight. Later passes look at the key first: few elements remain.
+template <class Value, class Weight, class Target> __device__ __forceinline__ Selected select(SelectScratch& s, const float* row, int n, Value value, Weight weight, Target target) {
 	Selected out = {0, 0, false};
 	u64 goal = 0;
 #pragma unroll 1
@@ -75,13 +90,12 @@ template <class Value, class Target> __device__ __forceinline__ Selected select(
 		const int shift = pass == 0 ? 21 : pass == 1 ? 10 : 0, bits = pass == 2 ? 10 : 11;
 		for (int i = threadIdx.x; i < BINS; i += SELECT_THREADS) s.hist[i] = 0;
 		__syncthreads();
-		for (int i = threadIdx.x; i < n; i += SELECT_THREADS) {
-			unsigned key;
-			u64 w;
-			if (!value(i, key, w)) continue;
-			if (pass > 0 && (key ^ out.key) >> (shift + bits)) continue;
-			atomicAdd(&s.hist[key >> shift & ((1u << bits) - 1)], w);
-		}
+		each_logit(row, threadIdx.x, n, SELECT_THREADS, [&](int, float x) {
+			const float v = value(x);
+			const unsigned key = key_of(v);
+			if (v != v || (pass > 0 && (key ^ out.key) >> (shift + bits))) return;
+			atomicAdd(&s.hist[key >> shift & ((1u << bits) - 1)], weight(v));
+		});
 		__syncthreads();
 		find_bin(s, [&](u64 total) { return pass == 0 ? target(total) : goal; });
 		if (s.bin < 0) {
