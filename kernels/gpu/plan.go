@@ -151,7 +151,7 @@ func newPlan(m *kernels.Module, l kernels.Limits, sms int) (*plan, error) {
 		p.lower(&m.Entries[i], names)
 	}
 	if len(p.errs) > 0 {
-		return nil, fmt.Errorf("module %s on CUDA: %w", m.Name, distinct(p.errs))
+		return nil, fmt.Errorf("module %s on CUDA (--device cpu may serve it): %w", m.Name, distinct(p.errs))
 	}
 	if len(p.tiles) > maxTiles {
 		return nil, fmt.Errorf("module %s on CUDA: more than %d ratios of query heads to KV heads", m.Name, maxTiles)
