@@ -93,7 +93,7 @@ func vectorInstructions(ctx context.Context, binary string) [][2]string {
 }
 
 func countedInstructions() []string {
-	return []string{"vpdpbusd", "vpdpbusds", "vpmaddubsw", "vfmadd231ps", "vdpbf16ps", "tdpbssd", "tdpbusd", "zmm"}
+	return []string{"vpdpbusd", "vpdpbusds", "vpmaddubsw", "vfmadd231ps", "vdpbf16ps", "tdpbssd", "tdpbsud", "tdpbusd", "tdpbf16ps", "zmm"}
 }
 
 // countInstructions reads objdump's lines: address, mnemonic, operands; an instruction that touches a zmm register also counts there.

@@ -14,9 +14,9 @@ import (
 	"omni-engine/kernels/cpu"
 )
 
-// TestAVX2LevelHoldsNoWiderInstruction compiles each level's file as cgo does and looks at the machine code: an instruction of a
+// TestLevelsHoldNoWiderInstruction compiles each level's file as cgo does and looks at the machine code: an instruction of a
 // higher level would be an illegal one on the processors that the level is for.
-func TestAVX2LevelHoldsNoWiderInstruction(t *testing.T) {
+func TestLevelsHoldNoWiderInstruction(t *testing.T) {
 	for _, tool := range []string{"gcc", "objdump"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("%s is not installed", tool)
@@ -24,10 +24,14 @@ func TestAVX2LevelHoldsNoWiderInstruction(t *testing.T) {
 	}
 	wide := regexp.MustCompile(`%zmm|%[xy]mm(1[6-9]|2[0-9]|3[01])|\{%k[0-7]\}|vpdpbusd`)
 	vector := regexp.MustCompile(`%ymm`)
+	tiles := regexp.MustCompile(`%tmm|ldtilecfg|tilerelease`)
 	for _, c := range []struct {
-		file      string
-		wide, any bool
-	}{{"level_avx2.c", false, true}, {"level_scalar.c", false, false}, {"level_avx512.c", true, true}} {
+		file             string
+		wide, any, tiles bool
+	}{
+		{"level_avx2.c", false, true, false}, {"level_scalar.c", false, false, false}, {"level_avx512.c", true, true, false},
+		{"level_amx.c", true, true, true}, {"level_amxbf16.c", true, true, true},
+	} {
 		if os.Getenv("OMNI_LONG") == "" && c.file != "level_avx2.c" {
 			continue
 		}
@@ -39,6 +43,7 @@ func TestAVX2LevelHoldsNoWiderInstruction(t *testing.T) {
 		require.Greater(t, len(code), 10000)
 		require.Equal(t, c.wide, wide.Match(code), "%s: %q", c.file, wide.Find(code))
 		require.Equal(t, c.any, vector.Match(code), c.file)
+		require.Equal(t, c.tiles, tiles.Match(code), c.file)
 	}
 }
 

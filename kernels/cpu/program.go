@@ -427,6 +427,7 @@ func (pr *program) SetAdapter(slot int, a *kernels.Adapter) error {
 func (pr *program) Explain() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "cpu %s, %d threads, caches in %s, no reference operations\n", C.GoString(pr.dev.level.name), pr.dev.threads, []string{"F32", "F16", "BF16"}[pr.plan.kv])
+	s.WriteString(productsOf(C.GoString(pr.dev.level.name)))
 	for _, e := range pr.entries {
 		e.plan.explain(&s)
 	}
