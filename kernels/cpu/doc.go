@@ -5,6 +5,10 @@
 // Logits of a row do not depend on what else is in the batch, on how a prompt is cut into chunks, on the number of threads or on
 // the prefix cache, bit for bit. Between levels they differ by rounding.
 //
+// Caches hold float16; on the AMX levels bfloat16, laid out as tiles read them, where all heads have a multiple of 32 dimensions; and
+// float32 in exact programs. Programs share the pool: it serves the step of the highest [kernels.Limits] Priority, piece of work by
+// piece of work, and among equals the oldest.
+//
 // Without cgo, or on another platform, Open returns the pure-Go reference device.
 package cpu
 
