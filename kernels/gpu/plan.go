@@ -64,13 +64,6 @@ type buffer struct {
 	offset int64 // in the scratch memory
 }
 
-func (b *buffer) elem(act tensor.DType) int64 {
-	if b.f32 || act == tensor.F32 {
-		return 4
-	}
-	return 2
-}
-
 // matrix is a linear's weight on the device: rows of one or more weights of one type, one below the other.
 type matrix struct {
 	parts  []kernels.WeightID
@@ -97,10 +90,7 @@ type ropeTable struct {
 	offset int64
 }
 
-var (
-	errOperation = errors.New("has no CUDA kernels")
-	errWeight    = errors.New("this type of weight has no CUDA kernels")
-)
+var errOperation = errors.New("has no CUDA kernels")
 
 // types chooses the element types of activations and caches.
 func (p *plan) types() {
