@@ -57,7 +57,7 @@ type rule struct {
 // tensor cores, asynchronous copies and matrix loads are used where they are meant.
 func rules() []rule {
 	return []rule{
-		{"^gemm_(bf16|f16)_128$", map[string]int{"registers": 136}, map[string]int{"HMMA": 64, "LDGSTS": 16, "LDSM": 24}},
+		{"^gemm_(bf16|f16)_128$", map[string]int{"registers": 128}, map[string]int{"HMMA": 64, "LDGSTS": 16, "LDSM": 24}},
 		{"^gemm_(bf16|f16)_64$", map[string]int{"registers": 128}, map[string]int{"HMMA": 32, "LDGSTS": 16, "LDSM": 16}},
 		{"^gemm_(bf16|f16)_16$", map[string]int{"registers": 128}, map[string]int{"HMMA": 8, "LDGSTS": 12, "LDSM": 8}},
 		{"^mmq_", map[string]int{"registers": 128}, map[string]int{"HMMA": 32, "LDGSTS": 12, "LDSM": 16}},

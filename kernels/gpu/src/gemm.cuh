@@ -161,7 +161,7 @@ template <class T, int BM, int BN, int WM, int WN, int STAGES> __device__ __forc
 #define X(T) \
 	KERNEL(gemm_##T##_16, GemmParams, 64, gemm<T, 16, 32, 16, 16, 8>) \
 	KERNEL(gemm_##T##_64, GemmParams, 128, gemm<T, 64, 64, 32, 32, 4>) \
-	KERNEL(gemm_##T##_128, GemmParams, 256, gemm<T, 128, 128, 64, 32, 3>)
+	KERNEL_BLOCKS(gemm_##T##_128, GemmParams, 256, 2, gemm<T, 128, 128, 64, 32, 3>)
 FOR_HALF_TYPES(X)
 #undef X
 

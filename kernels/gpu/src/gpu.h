@@ -80,8 +80,10 @@ __device__ __forceinline__ void store_16(void* p, const uint4& v) { *static_cast
 
 // KERNEL defines the kernel `name` of a parameter structure as a call of a device function (a template's instance). Asking for one block
 // a multiprocessor keeps ptxas from spilling registers for the sake of an occupancy that nobody needs.
-#define KERNEL(name, P, threads, ...) \
-	extern "C" __global__ void __launch_bounds__(threads, 1) name(const __grid_constant__ P p) { __VA_ARGS__(p); } \
+#define KERNEL(name, P, threads, ...) KERNEL_BLOCKS(name, P, threads, 1, __VA_ARGS__)
+// KERNEL_BLOCKS asks for more blocks a multiprocessor.
+#define KERNEL_BLOCKS(name, P, threads, blocks, ...) \
+	extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ P p) { __VA_ARGS__(p); } \
 	EXPORT_KERNEL(name)
 #define FOR_HALF_TYPES(X) X(bf16) X(f16)
 
