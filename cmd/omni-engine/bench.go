@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,16 +91,33 @@ func (f *benchFlags) run(cmd *cobra.Command) error {
 	if _, err := r.WriteTo(cmd.OutOrStdout()); err != nil {
 		return err
 	}
-	for _, o := range out {
-		if !o.Success {
-			fmt.Fprintln(cmd.ErrOrStderr(), "first failure:", o.Error)
-			break
+	if f.save || f.detailed {
+		if err := f.write(r); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
 		}
 	}
-	if !f.save && !f.detailed {
-		return nil
+	return judge(out, cmd.ErrOrStderr())
+}
+
+// judge tells of failures; a run in which nothing succeeded has measured nothing and is an error.
+func judge(out []load.Outcome, log io.Writer) error {
+	failed, first := 0, ""
+	for _, o := range out {
+		if o.Success {
+			continue
+		}
+		if failed++; failed == 1 {
+			first = o.Error
+		}
 	}
-	return f.write(r)
+	switch {
+	case failed == 0:
+		return nil
+	case failed == len(out):
+		return fmt.Errorf("benchmark: all %d requests failed; the first: %s", failed, first)
+	}
+	_, err := fmt.Fprintf(log, "%d of %d requests failed; the first: %s\n", failed, len(out), first)
+	return err
 }
 
 func (f *benchFlags) complete(fs *pflag.FlagSet) (s load.Summary, err error) {
