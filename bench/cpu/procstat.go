@@ -18,7 +18,7 @@ const ticks = 100
 type usage struct {
 	at           time.Time
 	busy, stolen float64 // seconds of all processors since boot; stolen by the hypervisor
-	own          float64 // seconds of this process and its ended children
+	own          float64 // seconds of this process and its descendants
 }
 
 func readUsage() (u usage, err error) {
@@ -36,6 +36,9 @@ func readUsage() (u usage, err error) {
 			return u, fmt.Errorf("own processor time: %w", err)
 		}
 		u.own += time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
+	}
+	for _, r := range family(os.Getpid()) {
+		u.own += r.spent
 	}
 	return u, nil
 }
@@ -97,13 +100,17 @@ func awaitQuiet(ctx context.Context, limit float64, patience time.Duration) erro
 	}
 }
 
-// watchMemory samples a process's resident memory until the returned function is called, which gives the largest in MiB.
+// watchMemory samples the resident memory of a process and its descendants until the returned function is called, which gives the largest in MiB.
 func watchMemory(pid int) func() float64 {
 	done, result := make(chan struct{}), make(chan float64)
 	go func() {
 		most := 0.0
 		for {
-			most = max(most, resident(pid))
+			sum := resident(pid)
+			for _, r := range family(pid) {
+				sum += resident(r.pid)
+			}
+			most = max(most, sum)
 			select {
 			case <-done:
 				result <- most

@@ -13,7 +13,7 @@ import (
 
 // firstToken asks for one token until the server gives it, and returns the time since the process was started.
 func (s *server) firstToken(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
 	base, err := s.url(ctx)
 	if err != nil {

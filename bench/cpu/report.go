@@ -69,10 +69,17 @@ func median(v []float64) float64 {
 func (r *report) ratios(prefix string) (lines []string) {
 	for _, x := range r.results {
 		if s, ok := summarise(x, r.quiet); ok {
-			lines = append(lines, fmt.Sprintf("ratio %s%s %.3g", prefix, x.Name, s.median))
+			lines = append(lines, fmt.Sprintf("ratio %s%s %s", prefix, x.Name, x.ratio(s.median)))
 		}
 	}
 	return lines
+}
+
+func (x result) ratio(v float64) string {
+	if x.Name == "perplexity" {
+		return x.show(v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 // failures are the works that ended in an error.
@@ -152,8 +159,8 @@ func (r *report) row(b *strings.Builder, x result) {
 	if x.Cost {
 		better = ", less is better"
 	}
-	fmt.Fprintf(b, "| %s | %s (%s%s) | %s | %s | **%s** (%s … %s)%s | %d of %d%s | %.2f |\n", x.Name, x.What, x.Unit, better, number(s.a), number(s.b),
-		number(s.median), number(s.low), number(s.high), mark, s.counted, s.all, note, s.foreign)
+	fmt.Fprintf(b, "| %s | %s (%s%s) | %s | %s | **%s** (%s … %s)%s | %d of %d%s | %.2f |\n", x.Name, x.What, x.Unit, better, x.show(s.a), x.show(s.b),
+		x.show(s.median), x.show(s.low), x.show(s.high), mark, s.counted, s.all, note, s.foreign)
 }
 
 // cell makes an error fit a table.
@@ -188,6 +195,14 @@ func number(v float64) string {
 	}
 	digits := max(0, 2-int(math.Floor(math.Log10(math.Abs(v)))))
 	return strconv.FormatFloat(v, 'f', digits, 64)
+}
+
+// show writes a figure with the digits that it deserves: half a percent of a perplexity matters.
+func (x result) show(v float64) string {
+	if x.Name == "perplexity" {
+		return strconv.FormatFloat(v, 'f', 4, 64)
+	}
+	return number(v)
 }
 
 // replaceSection puts the text between the section's markers in a Markdown file, which must have them.

@@ -40,6 +40,10 @@ func (f *fake) parallel(ctx context.Context, _, _, _ int) (float64, error) {
 }
 func (f *fake) serve(context.Context, int, int) (*server, error) { return nil, errUnsupported }
 
+func (f *fake) perplexity(ctx context.Context, _ string, _ int) (float64, error) {
+	return f.note(ctx, "perplexity")
+}
+
 func newSession(t *testing.T, names string) (*session, *fake, *fake, *[]string) {
 	asked := &[]string{}
 	a, b := &fake{called: "a", asked: asked, rate: 30}, &fake{called: "b", asked: asked, rate: 10}

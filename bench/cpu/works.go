@@ -72,15 +72,43 @@ func works() []work {
 		single("par64", "64 sequences, 128 in / 64 out, generation", 1, 5, parallel(64, 128, 64)),
 		{name: "prefix64", what: "HTTP, 64 requests that share 1,500 tokens, 64 in / 64 out, 16 at a time", full: 3, measure: overHTTP(16, 1500),
 			figures: []figure{{"prefix64", "tokens/s", false}, {"prefix64_p99_itl", "ms", true}}},
+		{name: "perplexity", what: "the fixed text in windows of 512 tokens, as llama-perplexity scores it", quick: 1, full: 1, measure: perplexities,
+			figures: []figure{{"perplexity", "PPL", true}}},
 		beside(one), beside(pre), beside(p16),
 	}
+}
+
+// slowPeerWorks stand in for prefill and the 64 sequences where a peer is measured over HTTP only.
+func slowPeerWorks() []work {
+	return []work{
+		{name: "http_prefill", what: "HTTP, 1 client, 512 in / 1 out, tokens of the prompt", figures: rate("http_prefill"), full: 3, measure: prefillOverHTTP},
+		{name: "http64", what: "HTTP, 64 clients, 128 in / 128 out", full: 3, measure: overHTTP(64, 0),
+			figures: []figure{{"http64", "tokens/s", false}, {"http64_p99_itl", "ms", true}, {"memory64", "MiB", true}}},
+	}
+}
+
+func prefillOverHTTP(ctx context.Context, e engine, _ bool) ([]float64, error) {
+	s, err := e.serve(ctx, 1, 576)
+	if err != nil {
+		return nil, err
+	}
+	defer s.stop()
+	if _, err := s.firstToken(ctx); err != nil {
+		return nil, err
+	}
+	cfg := load.Config{NumPrompts: 8, InputLen: 512, OutputLen: 1, MaxConcurrency: 1, IgnoreEOS: true, Seed: 2}
+	values, err := drive(ctx, s.base, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return []float64{values[0] * float64(cfg.InputLen)}, nil // a token out is a prompt of 512
 }
 
 // overHTTP loads a fresh server with the given number of clients at once.
 func overHTTP(clients, shared int) func(context.Context, engine, bool) ([]float64, error) {
 	return func(ctx context.Context, e engine, quick bool) ([]float64, error) {
 		cfg := load.Config{NumPrompts: 3 * clients, InputLen: 128, OutputLen: 128, MaxConcurrency: clients, IgnoreEOS: true, Seed: 1}
-		if quick && clients > 1 {
+		if clients > 16 || quick && clients > 1 {
 			cfg.NumPrompts = clients
 		}
 		if shared > 0 {
@@ -130,8 +158,11 @@ func drive(ctx context.Context, base string, cfg load.Config) ([]float64, error)
 	return []float64{rate, p99}, nil
 }
 
+// startTokens is the room of the server that "start" measures.
+const startTokens = 512
+
 func startTime(ctx context.Context, e engine, _ bool) ([]float64, error) {
-	s, err := e.serve(ctx, 1, 512)
+	s, err := e.serve(ctx, 1, startTokens)
 	if err != nil {
 		return nil, err
 	}
