@@ -21,5 +21,6 @@ part "metrics, long" go test -timeout 60m ./metrics/... ./output/... ./stages/..
 part "metrics, each rule broken on purpose" env -u OMNI_LONG make mutate-metrics
 part "server over HTTP, long" go test -timeout 60m ./cmd/...
 part "traces through a real OpenTelemetry collector" scripts/test-collector.sh
+part "perplexity beside llama.cpp's, every vector level" go test -timeout 60m -run Perplexity ./bench/cpu
 part "trace replay" go run ./bench/replaytrace scheduler/testdata/traces
 exit $status
