@@ -11,9 +11,11 @@ const (
 	BFloat16 DataType = 14
 )
 
-// Product is y[M,N] = alpha * x[M,K] * w[N,K]^T + beta*y, rows contiguous, accumulated in float32.
+// Product is y[M,N] = alpha * x[M,K] * w[N,K]^T + beta*y, accumulated in float32. LDX and LDY are the elements from one row of x and
+// of y to the next; 0: K and N. Rows of w are contiguous.
 type Product struct {
 	M, N, K   int
+	LDX, LDY  int
 	In, Out   DataType // of x and w; of y
 	Workspace int64    // bytes that the product may use on the device
 }
@@ -31,7 +33,8 @@ type BLAS interface {
 type BLASPlan interface {
 	// Workspace is how many bytes the algorithm takes, at most the product's.
 	Workspace() int64
-	// Run puts the product on a stream; it does not allocate. Addresses are aligned to 16 bytes.
+	// Run puts the product on a stream; it does not allocate. Addresses are aligned to 256 bytes, which the
+	// library takes for granted when it chooses.
 	Run(y, x, w DevicePtr, alpha, beta float32, workspace DevicePtr, s Stream) error
 	Close() error
 }

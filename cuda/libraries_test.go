@@ -48,14 +48,14 @@ func TestBLASProduct(t *testing.T) {
 		for i := range y0 {
 			y0[i] = float32(i)
 		}
-		y, dx, dw := upload(x, y0), upload(x, in), upload(x, w)
+		y, dx, dw, work := upload(x, y0), upload(x, in), upload(x, w), x.alloc(1<<20)
 		var plan cuda.BLASPlan
 		x.do(func() (err error) {
 			plan, err = blas.Plan(cuda.Product{M: m, N: n, K: k, In: cuda.BFloat16, Out: cuda.Float32, Workspace: 1 << 20})
 			return err
 		})
 		// Captured, then replayed twice: beta makes the second see the first.
-		g, err := x.Capture(x.stream, func() error { return plan.Run(y, dx, dw, 2, 1, 0, x.stream) })
+		g, err := x.Capture(x.stream, func() error { return plan.Run(y, dx, dw, 2, 1, work, x.stream) })
 		require.NoError(t, err)
 		x.do(func() error {
 			e, err := x.GraphInstantiate(g)
@@ -74,7 +74,7 @@ func TestBLASProduct(t *testing.T) {
 			}
 		}
 		x.do(func() (err error) {
-			require.Zero(t, testing.AllocsPerRun(20, func() { err = errors.Join(err, plan.Run(y, dx, dw, 1, 0, 0, x.stream)) }))
+			require.Zero(t, testing.AllocsPerRun(20, func() { err = errors.Join(err, plan.Run(y, dx, dw, 1, 0, work, x.stream)) }))
 			return err
 		})
 		require.NoError(t, plan.Close())

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"unsafe"
@@ -111,11 +112,11 @@ func (p *blasPlan) prepare() error {
 		return err
 	}
 	for _, l := range []struct {
-		dst        *uintptr
-		t          DataType
-		rows, cols int
-	}{{&p.w, q.In, q.K, q.N}, {&p.x, q.In, q.K, q.M}, {&p.y, q.Out, q.N, q.M}} {
-		if err := b.failed(&b.layoutCreate, b.layoutCreate.invoke(uintptr(unsafe.Pointer(l.dst)), uintptr(l.t), uintptr(l.rows), uintptr(l.cols), uintptr(l.rows))); err != nil {
+		dst            *uintptr
+		t              DataType
+		rows, cols, ld int
+	}{{&p.w, q.In, q.K, q.N, q.K}, {&p.x, q.In, q.K, q.M, cmp.Or(q.LDX, q.K)}, {&p.y, q.Out, q.N, q.M, cmp.Or(q.LDY, q.N)}} {
+		if err := b.failed(&b.layoutCreate, b.layoutCreate.invoke(uintptr(unsafe.Pointer(l.dst)), uintptr(l.t), uintptr(l.rows), uintptr(l.cols), uintptr(l.ld))); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ package gpu
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"omni-engine/cuda"
@@ -16,6 +17,10 @@ import (
 type Options struct {
 	Ordinal int  // of the GPU
 	Eager   bool // launch every kernel by itself instead of replaying graphs (--enforce-eager)
+	// BLAS says where cuBLASLt is, which then multiplies by dense 16-bit weights in eager steps of many rows: its file or folder, which
+	// must work; or [AnyBLAS], the first that the system has, if any. Empty: own kernels only.
+	BLAS string
+	Log  *slog.Logger // of what was chosen; nil: nobody reads it
 }
 
 // device is one GPU with the kernels loaded on it.
@@ -23,6 +28,7 @@ type device struct {
 	cuda   *cuda.Device
 	eager  bool
 	module cuda.Module
+	blas   *blas       // nil: own kernels only
 	stream cuda.Stream // all steps of all programs run on it, in the order of their submission
 
 	mu        sync.Mutex
@@ -43,8 +49,10 @@ func Open(driver cuda.Driver, o Options) (kernels.MemoryDevice, error) {
 		if d.module, err = c.ModuleLoad(fatbin()); err != nil {
 			return fmt.Errorf("loading the kernels: %w", err)
 		}
-		d.stream, err = c.StreamCreate(0)
-		return err
+		if d.stream, err = c.StreamCreate(0); err != nil {
+			return err
+		}
+		return d.openBLAS(o)
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the GPU: %w", err), d.Close())
@@ -69,7 +77,7 @@ func (d *device) Memory() (free, total int64, err error) {
 
 // Plan sizes a module.
 func (d *device) Plan(m *kernels.Module, l kernels.Limits) (kernels.MemoryPlan, error) {
-	p, err := newPlan(m, l, d.cuda.Info.Multiprocessors)
+	p, err := newPlan(m, l, d.hardware())
 	if err != nil {
 		return kernels.MemoryPlan{}, err
 	}
@@ -81,6 +89,9 @@ func (d *device) Close() (err error) {
 	d.close.Do(func() {
 		err = d.cuda.Do(func() error {
 			var errs []error
+			if d.blas != nil {
+				errs = append(errs, d.blas.close())
+			}
 			if d.stream != 0 {
 				errs = append(errs, d.cuda.StreamDestroy(d.stream))
 			}

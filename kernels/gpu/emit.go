@@ -93,7 +93,7 @@ func (m *emitter) find(name string) found {
 }
 
 func (m *emitter) call(name string, l *cuda.Launch, set func(sz *sizes) bool) {
-	m.calls = append(m.calls, &call{name, l, set})
+	m.calls = append(m.calls, &call{name: name, launch: l, set: set})
 }
 
 func ceil(a, b int) uint32 { return uint32((a + b - 1) / b) }
@@ -256,7 +256,7 @@ func (m *emitter) sample(n *sampleNode) {
 	for _, name := range []string{"logits_process", "sample", "logprobs"} {
 		l, p := kernel[sampleParams](m, name)
 		*p = fixed
-		c := &call{name, l, func(sz *sizes) bool {
+		c := &call{name: name, launch: l, set: func(sz *sizes) bool {
 			p.IDs, p.Bias, p.Rows, p.TopStride = sz.ids, sz.bias, int32(sz.logits), int32(sz.topStride)
 			l.Grid.X = uint32(sz.logits)
 			if name == "logits_process" {

@@ -23,11 +23,11 @@ func blocksY(n *attentionNode) int { return n.kvHeads * ((n.heads/n.kvHeads + 15
 
 // splits of decode attention: enough blocks for every multiprocessor twice, never more than the context has parts.
 func (p *plan) splits(n *attentionNode, rows, longest int) int {
-	return max(1, min(2*p.sms/max(rows*blocksY(n), 1), (longest+splitTokens-1)/splitTokens))
+	return max(1, min(2*p.hw.sms/max(rows*blocksY(n), 1), (longest+splitTokens-1)/splitTokens))
 }
 
 // splitRows bounds rows times splits where there is more than one.
-func (p *plan) splitRows(n *attentionNode) int { return 2*p.sms/blocksY(n) + 1 }
+func (p *plan) splitRows(n *attentionNode) int { return 2*p.hw.sms/blocksY(n) + 1 }
 
 func (m *emitter) attention(n *attentionNode) {
 	p := m.plan()

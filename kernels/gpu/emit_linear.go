@@ -84,7 +84,7 @@ func (m *emitter) dense(n *linearNode) {
 	small, middle, large := tiles[16], tiles[64], tiles[128]
 	l, p := kernel[gemmParams](m, "gemv_"+act+"_1")
 	*p = m.gemm(n)
-	in, sms, width := m.entry.buffers[n.in], m.plan().sms, n.weight.n
+	in, sms, width := m.entry.buffers[n.in], m.plan().hw.sms, n.weight.n
 	m.call("product", l, func(sz *sizes) bool {
 		rows := in.count(sz)
 		p.M = int32(rows)
@@ -100,6 +100,9 @@ func (m *emitter) dense(n *linearNode) {
 		}
 		return rows == 0
 	})
+	if m.plan().library(m.entry, n) {
+		m.calls[len(m.calls)-1].library = m.byLibrary(n, p)
+	}
 }
 
 // blocks multiplies by quantised blocks: few rows are quantised and take integer products, more read the activations as they are.

@@ -26,12 +26,18 @@ type plan struct {
 
 	offsets []int64 // of each state in a KV block
 	span    int64   // bytes from one KV block to the next
-	sms     int     // multiprocessors, by which the splits of decode attention are chosen
-	tiles   []int   // queries of a tile of prefill attention: the sizes in use
-	samples int     // sampling operations
+	hw      hardware
+	tiles   []int // queries of a tile of prefill attention: the sizes in use
+	samples int   // sampling operations
 	images  images
 	scratch scratch
 	errs    []error
+}
+
+// hardware is what a plan depends on beside the module.
+type hardware struct {
+	sms       int   // multiprocessors, by which the splits of decode attention are chosen
+	workspace int64 // bytes that a product of cuBLASLt may use; 0: all products are the own kernels'
 }
 
 // entry is one entry's nodes over its buffers.
@@ -121,14 +127,14 @@ func (p *plan) weightTypes() map[tensor.DType]bool {
 	return has
 }
 
-func newPlan(m *kernels.Module, l kernels.Limits, sms int) (*plan, error) {
+func newPlan(m *kernels.Module, l kernels.Limits, hw hardware) (*plan, error) {
 	if err := m.Validate(); err != nil {
 		return nil, fmt.Errorf("module %s: %w", m.Name, err)
 	}
-	p := &plan{module: m, limits: l, sms: sms, matrices: map[string]*matrix{}, vectors: map[vectorKey]*vector{}}
+	p := &plan{module: m, limits: l, hw: hw, matrices: map[string]*matrix{}, vectors: map[vectorKey]*vector{}}
 	p.types()
 	if err := p.checkLimits(); err != nil {
-		return nil, fmt.Errorf("module %s on CUDA: %w", m.Name, err)
+		return nil, fmt.Errorf("module %s on CUDA (--device cpu may serve it): %w", m.Name, err)
 	}
 	p.layoutStates()
 	names := map[string]int{}
@@ -144,7 +150,7 @@ func newPlan(m *kernels.Module, l kernels.Limits, sms int) (*plan, error) {
 		return nil, fmt.Errorf("module %s on CUDA (--device cpu may serve it): %w", m.Name, distinct(p.errs))
 	}
 	if len(p.tiles) > maxTiles {
-		return nil, fmt.Errorf("module %s on CUDA: more than %d ratios of query heads to KV heads", m.Name, maxTiles)
+		return nil, fmt.Errorf("module %s on CUDA (--device cpu may serve it): more than %d ratios of query heads to KV heads", m.Name, maxTiles)
 	}
 	p.newImages()
 	p.layoutScratch()

@@ -40,7 +40,7 @@ func limits() kernels.Limits {
 
 func explain(t *testing.T, name string) string {
 	t.Helper()
-	p, err := newPlan(tiny(t, name), limits(), 132)
+	p, err := newPlan(tiny(t, name), limits(), hardware{sms: 132})
 	require.NoError(t, err)
 	var s strings.Builder
 	for _, e := range p.entries {
@@ -68,7 +68,7 @@ func TestOneErrorNamesEverythingThatIsMissing(t *testing.T) {
 		"deepseek_v2": {"attention heads of"},
 		"qwen3_next":  {"slot states"},
 	} {
-		_, err := newPlan(tiny(t, name), limits(), 132)
+		_, err := newPlan(tiny(t, name), limits(), hardware{sms: 132})
 		require.Error(t, err, name)
 		for _, w := range want {
 			require.ErrorContains(t, err, w, name)
@@ -78,33 +78,33 @@ func TestOneErrorNamesEverythingThatIsMissing(t *testing.T) {
 
 func TestTypesFollowTheWeightsAndTheFlags(t *testing.T) {
 	m := tiny(t, "llama_default")
-	p, err := newPlan(m, limits(), 1)
+	p, err := newPlan(m, limits(), hardware{sms: 1})
 	require.NoError(t, err)
 	require.Equal(t, tensor.BF16, p.act)
 	l := limits()
 	l.Exact = true
-	p, err = newPlan(m, l, 1)
+	p, err = newPlan(m, l, hardware{sms: 1})
 	require.NoError(t, err)
 	require.Equal(t, tensor.F32, p.act)
 	require.Equal(t, tensor.F32, p.kv)
 	l = limits()
 	l.Compute = tensor.F16
-	p, err = newPlan(m, l, 1)
+	p, err = newPlan(m, l, hardware{sms: 1})
 	require.NoError(t, err)
 	require.Equal(t, tensor.F16, p.kv)
 	l.KV = tensor.F32
-	_, err = newPlan(m, l, 1)
+	_, err = newPlan(m, l, hardware{sms: 1})
 	require.ErrorContains(t, err, "a KV cache of F32 beside activations of F16")
 	l = limits()
 	l.BlockSize = 8
-	_, err = newPlan(m, l, 1)
+	_, err = newPlan(m, l, hardware{sms: 1})
 	require.ErrorContains(t, err, "block size 8 is no multiple")
 }
 
 // Values that are alive together never share memory.
 func TestBuffersDoNotOverlapWhileAlive(t *testing.T) {
 	for _, name := range decoders() {
-		p, err := newPlan(tiny(t, name), limits(), 132)
+		p, err := newPlan(tiny(t, name), limits(), hardware{sms: 132})
 		require.NoError(t, err)
 		for _, e := range p.entries {
 			for i, a := range e.buffers {
@@ -132,7 +132,7 @@ func batchOfTwo() kernels.Batch {
 }
 
 func TestPaddingRowsReadTheNullBlockAndStoreNothing(t *testing.T) {
-	p, err := newPlan(tiny(t, "llama_default"), limits(), 132)
+	p, err := newPlan(tiny(t, "llama_default"), limits(), hardware{sms: 132})
 	require.NoError(t, err)
 	m := p.images.buckets[4]
 	memory := make([]int32, p.images.limits.size/4)

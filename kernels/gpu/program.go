@@ -21,7 +21,7 @@ type program struct {
 
 // Compile uploads the module's weights and lays out its buffers.
 func (d *device) Compile(m *kernels.Module, l kernels.Limits) (kernels.Program, error) {
-	p, err := newPlan(m, l, d.cuda.Info.Multiprocessors)
+	p, err := newPlan(m, l, d.hardware())
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +62,14 @@ func (pr *program) Explain() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "cuda: activations %s, KV cache %s", pr.plan.act, pr.plan.kv)
 	if pr.dev.eager {
-		s.WriteString(", no graphs\n")
+		s.WriteString(", no graphs")
 	} else {
-		fmt.Fprintf(&s, ", decode graphs for %v rows\n", buckets(pr.plan.graphRows()))
+		fmt.Fprintf(&s, ", decode graphs for %v rows", buckets(pr.plan.graphRows()))
+	}
+	if pr.plan.usesLibrary() {
+		fmt.Fprintf(&s, ", dense products of more than %d rows outside graphs by %s\n", libraryRows, pr.dev.blas)
+	} else {
+		s.WriteString(", products by own kernels\n")
 	}
 	for _, e := range pr.plan.entries {
 		e.explain(&s)

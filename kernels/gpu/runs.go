@@ -12,6 +12,8 @@ type call struct {
 	name   string
 	launch *cuda.Launch
 	set    func(sz *sizes) (skip bool)
+	// library runs it by cuBLASLt where that is for the step, in place of the launch; nil: never.
+	library func(sz *sizes) (done bool, err error)
 }
 
 // runs are a program's launches over one states' memory, and the graphs that were captured of them.
@@ -22,7 +24,8 @@ type runs struct {
 	logprobs *call // after sampling, where a row wants them; nil: the module does not sample
 	graphs   map[graphKey]cuda.GraphExec
 	// captured and replayed count graphs, launched the kernels that were launched one by one.
-	captured, replayed, launched int
+	// library products that cuBLASLt ran.
+	captured, replayed, launched, library int
 }
 
 // graphKey names a graph: an entry at a bucket.
@@ -80,6 +83,15 @@ func (r *runs) launch(entry int, sz *sizes) error {
 
 // one launches a kernel where there is something to do.
 func (r *runs) one(c *call, sz *sizes) error {
+	if c.library != nil && !sz.captured {
+		switch done, err := c.library(sz); {
+		case err != nil:
+			return fmt.Errorf("%s: %w", c.name, err)
+		case done:
+			r.library++
+			return nil
+		}
+	}
 	if c.set(sz) {
 		return nil
 	}
@@ -93,7 +105,9 @@ func (r *runs) one(c *call, sz *sizes) error {
 func (r *runs) capture(entry int, sz *sizes) (cuda.GraphExec, error) {
 	d := r.program.dev
 	before := r.launched
-	g, err := d.cuda.Capture(d.stream, func() error { return r.launch(entry, sz) })
+	inGraph := *sz
+	inGraph.captured = true
+	g, err := d.cuda.Capture(d.stream, func() error { return r.launch(entry, &inGraph) })
 	r.launched = before
 	if err != nil {
 		return 0, err

@@ -15,6 +15,7 @@ type scratch struct {
 	quants   int64 // int8 activations of up to gemvRows rows, then their scales
 	scales   int64
 	part     int64 // partial results of split attention
+	blas     int64 // what cuBLASLt works in
 	size     int64
 }
 
@@ -89,6 +90,9 @@ func (p *plan) layoutScratch() {
 		}
 	}
 	s.part = l.take(part)
+	if p.usesLibrary() {
+		s.blas = l.take(p.hw.workspace)
+	}
 	placed := map[*buffer]bool{}
 	for _, e := range p.entries {
 		for _, b := range e.buffers {

@@ -14,4 +14,5 @@ type sizes struct {
 	longest              int           // most tokens that a row attends to, a bound
 	ids, bias            cuda.DevicePtr
 	topStride            int
+	captured             bool // into a graph
 }

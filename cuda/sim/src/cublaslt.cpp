@@ -1,6 +1,7 @@
 // cublaslt.cpp: a stand-in for the functions of cuBLASLt that are used, on the memory of the software device. A product is a
 // column-major D = alpha*op(A)*op(B) + beta*C in float32, as the real library defines it. It is put on the stream by a
-// launch of a kernel, so that order and capture hold.
+// launch of a kernel, so that order and capture hold. Stricter than the library, on purpose: addresses that are not aligned as it
+// takes for granted are refused, and a product overwrites the whole workspace that its algorithm asked for.
 #include <algorithm>
 #include <math.h>
 #include <stdint.h>
@@ -73,8 +74,11 @@ struct Job {
 	const void *A, *B, *C;
 	void* D;
 	float alpha, beta;
+	void* workspace;
+	size_t size;
 };
 void product(const Job& j) {
+	memset(j.workspace, 0xff, j.size);
 	size_t m = j.o.rows, n = j.o.cols, k = j.d.transa ? j.a.rows : j.a.cols;
 	std::vector<float> a(k), row(n);
 	for (size_t r = 0; r < m; r++) {
@@ -131,16 +135,19 @@ static bool fits(const Desc* d, const Layout* a, const Layout* b, const Layout* 
 	uint64_t m = d->transa ? a->cols : a->rows, k = d->transa ? a->rows : a->cols, kb = d->transb ? b->cols : b->rows, n = d->transb ? b->rows : b->cols;
 	return m == o->rows && n == o->cols && k == kb && a->type == b->type;
 }
-API int cublasLtMatmulAlgoGetHeuristic(void*, Desc* d, Layout* a, Layout* b, Layout* c, Layout* o, Preference*, int want, Heuristic* out, int* got) {
+API int cublasLtMatmulAlgoGetHeuristic(void*, Desc* d, Layout* a, Layout* b, Layout* c, Layout* o, Preference* pref, int want, Heuristic* out, int* got) {
 	*got = 0;
 	if (!fits(d, a, b, o) || c->rows != o->rows || want < 1) return INVALID;
 	memset(out, 0, sizeof *out);
 	out->waves = 1;
+	out->workspace = std::min<uint64_t>(pref->workspace, 1 << 20);
 	*got = 1;
 	return SUCCESS;
 }
-API int cublasLtMatmul(void*, Desc* d, const void* alpha, const void* A, Layout* a, const void* B, Layout* b, const void* beta, const void* C, Layout* c, void* D, Layout* o, const Algo*, void*, size_t, void* stream) {
-	if (!fits(d, a, b, o)) return INVALID;
-	Job j{*d, *a, *b, *c, *o, A, B, C, D, *(const float*)alpha, *(const float*)beta};
+API int cublasLtMatmul(void*, Desc* d, const void* alpha, const void* A, Layout* a, const void* B, Layout* b, const void* beta, const void* C, Layout* c, void* D, Layout* o, const Algo*, void* workspace, size_t size, void* stream) {
+	if (!fits(d, a, b, o) || (size && !workspace)) return INVALID;
+	for (const void* p : {A, B, C, (const void*)D, (const void*)workspace})
+		if ((uintptr_t)p % 256) return INVALID;
+	Job j{*d, *a, *b, *c, *o, A, B, C, D, *(const float*)alpha, *(const float*)beta, workspace, size};
 	return omniSimEnqueue(stream, [](const void* p) { product(*(const Job*)p); }, &j, sizeof j) ? 13 : SUCCESS;
 }
