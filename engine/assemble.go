@@ -120,6 +120,11 @@ func Assemble(dev kernels.Device, m *kernels.Module, s Settings) (*Assembly, err
 	if err != nil {
 		return nil, errors.Join(a.outOfMemory(err), program.Close())
 	}
+	if g, ok := a.Runner.States().(kernels.GraphStates); ok {
+		if err := g.CaptureGraphs(); err != nil {
+			return nil, errors.Join(a.outOfMemory(err), a.Runner.Close())
+		}
+	}
 	a.Facts, a.Explain = a.Cache.CacheConfig(req), program.Explain()
 	return a, nil
 }

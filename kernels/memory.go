@@ -14,3 +14,11 @@ type MemoryDevice interface {
 	// Memory returns the bytes that nobody uses now, and all that the device has.
 	Memory() (free, total int64, err error)
 }
+
+// GraphStates are states whose steps replay recorded launches.
+type GraphStates interface {
+	States
+	// CaptureGraphs records all that steps may replay, so that no request waits for it. No step may be in flight. Where memory runs out
+	// the remaining ones are left to be recorded, or done without, when a step needs them.
+	CaptureGraphs() error
+}

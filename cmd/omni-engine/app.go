@@ -79,13 +79,16 @@ func (a *app) start(ctx context.Context, cfg *config.Serve, log *slog.Logger) er
 	for _, id := range m.EOS { // of config.json or the GGUF file, beside the tokenizer's and the generation config's
 		src.addEOS(id)
 	}
-	dev, err := openDevice(cfg)
+	dev, err := openDevice(cfg, log)
 	if err != nil {
 		return err
 	}
 	a.closers = append(a.closers, func(context.Context) error { return dev.Close() })
 	maxLen, err := contextLength(cfg, m)
 	if err != nil {
+		return err
+	}
+	if err := sizeSteps(cfg, dev, maxLen); err != nil {
 		return err
 	}
 	asm, err := assemble(cfg, dev, m, maxLen)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -104,17 +105,17 @@ func (b *engineBench) run(ctx context.Context, cfg *config.Serve) (_ *engineRepo
 		return nil, err
 	}
 	maxLen, err := contextLength(cfg, m)
-	if err == nil {
-		err = b.check(cfg, maxLen)
-	}
 	if err != nil {
 		return nil, err
 	}
-	dev, err := openDevice(cfg)
+	dev, err := openDevice(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
+	if err := errors.Join(sizeSteps(cfg, dev, maxLen), b.check(cfg, maxLen)); err != nil {
+		return nil, err
+	}
 	asm, err := assemble(cfg, dev, m, maxLen)
 	if err != nil {
 		return nil, err

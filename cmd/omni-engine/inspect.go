@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"text/tabwriter"
 
@@ -46,13 +47,16 @@ func inspect(ctx context.Context, cfg *config.Serve, w io.Writer) (err error) {
 	if err != nil {
 		return fmt.Errorf("model %s: %w", src.path, err)
 	}
-	dev, err := openDevice(cfg)
+	dev, err := openDevice(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
 	maxLen, err := contextLength(cfg, m)
 	if err != nil {
+		return err
+	}
+	if err := sizeSteps(cfg, dev, maxLen); err != nil {
 		return err
 	}
 	asm, err := engine.Plan(dev, m.Module, settings(cfg, dev, m, maxLen))

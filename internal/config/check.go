@@ -7,6 +7,17 @@ import (
 	"regexp"
 )
 
+// checkBatch returns what is wrong with the sizes of a step.
+func checkBatch(s *Serve, maxLen int) (errs []error) {
+	if s.MaxNumBatchedTokens < s.MaxNumSeqs {
+		errs = append(errs, fmt.Errorf("max_num_batched_tokens (%d) must be greater than or equal to max_num_seqs (%d)", s.MaxNumBatchedTokens, s.MaxNumSeqs))
+	}
+	if !s.ChunkedPrefill && maxLen > s.MaxNumBatchedTokens {
+		errs = append(errs, fmt.Errorf("max_num_batched_tokens (%d) is smaller than max_model_len (%d): longer prompts could never run without chunked prefill", s.MaxNumBatchedTokens, maxLen))
+	}
+	return errs
+}
+
 // check returns everything that is wrong with a configuration.
 func check(s *Serve) (errs []error) {
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
@@ -33,11 +44,8 @@ func check(s *Serve) (errs []error) {
 	if s.BlockSize < 16 || s.BlockSize%16 != 0 {
 		bad("--block-size must be a multiple of 16, the page of the kernels, got %d", s.BlockSize)
 	}
-	if s.MaxNumBatchedTokens < s.MaxNumSeqs {
-		bad("max_num_batched_tokens (%d) must be greater than or equal to max_num_seqs (%d)", s.MaxNumBatchedTokens, s.MaxNumSeqs)
-	}
-	if !s.ChunkedPrefill && s.MaxModelLen > s.MaxNumBatchedTokens {
-		bad("max_num_batched_tokens (%d) is smaller than max_model_len (%d): longer prompts could never run without chunked prefill", s.MaxNumBatchedTokens, s.MaxModelLen)
+	if byDevice := s.TokensByDevice && (s.Device == "auto" || s.Device == "cuda"); !byDevice { // else ForDevice looks
+		errs = append(errs, checkBatch(s, s.MaxModelLen)...)
 	}
 	if s.LongPrefillThreshold > 0 && s.MaxModelLen > 0 && s.LongPrefillThreshold > s.MaxModelLen {
 		bad("long_prefill_token_threshold (%d) cannot be greater than the max_model_len (%d)", s.LongPrefillThreshold, s.MaxModelLen)

@@ -51,6 +51,7 @@ type Serve struct {
 	Device       string
 	Threads      int    // 0: what affinity mask and cgroup quota allow
 	CPULevel     string // "": the best that the processor has
+	CUBLASLtLib  string // auto: the system's; none: own kernels
 	CUDALib      string // the driver's library: "": the system's
 	CUDADevice   int    // ordinal
 	Utilization  float64
@@ -67,6 +68,8 @@ type Serve struct {
 	PrefixCaching        bool
 	PrefixHash           string
 	MaxNumBatchedTokens  int
+	TokensByDevice       bool // nobody set MaxNumBatchedTokens: see ForDevice
+	SeqsByDevice         bool // nobody set MaxNumSeqs
 	MaxNumScheduled      int
 	MaxNumSeqs           int
 	MaxNumActiveSeqs     int
@@ -128,7 +131,7 @@ func Default() Serve {
 		Host: "", Port: 8000, AllowedMethods: []string{"*"}, AllowedHeaders: []string{"*"},
 		ShutdownTimeout: 30 * time.Second, ChatTemplateContentFormat: "auto", ResponseRole: "assistant",
 		FingerprintMode: "full", GenerationConfig: "auto", MaxLogprobs: 20, StreamInterval: 1,
-		Device: "auto", DType: "auto", BlockSize: DefaultBlockSize, KVCacheDType: "auto",
+		Device: "auto", CUBLASLtLib: "auto", DType: "auto", BlockSize: DefaultBlockSize, KVCacheDType: "auto",
 		PrefillBesideDecode: -1, PrefixCaching: true, PrefixHash: "sha256", MaxNumBatchedTokens: DefaultMaxNumBatchedTokens,
 		MaxNumSeqs: DefaultMaxNumSeqs, Policy: "fcfs", ChunkedPrefill: true, ReserveFullISL: true, InputWaitTimeout: 600,
 		KVCacheMetricsSample: 0.01, MaxLogLen: -1, LogLevel: "info", LogFormat: "text", AsyncScheduling: "auto", Utilization: DefaultUtilization,

@@ -81,6 +81,7 @@ func (l *Loader) Load(fs *pflag.FlagSet, args []string, getenv func(string) stri
 	if l.serve.File != "" {
 		errs = append(errs, l.fromFile(l.serve.File)...)
 	}
+	l.serve.TokensByDevice, l.serve.SeqsByDevice = l.origins["max-num-batched-tokens"] == "", l.origins["max-num-seqs"] == ""
 	errs = append(errs, check(&l.serve)...)
 	return &l.serve, errors.Join(errs...)
 }

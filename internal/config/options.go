@@ -56,9 +56,10 @@ func options(s *Serve) []option {
 
 		{"device", nil, choiceValue(&s.Device, "auto", "cpu", "cuda", "ref"), "where to run: cuda, cpu, or ref (the plain definition of every operation); auto: cuda where a usable GPU is, else cpu", false},
 		{"cuda-lib", []string{"OMNI_CUDA_LIB"}, str(&s.CUDALib), "the CUDA driver's library, when not the system's libcuda.so.1", false},
+		{"cublaslt-lib", []string{"OMNI_CUBLASLT_LIB"}, str(&s.CUBLASLtLib), "cuBLASLt's path or folder, for dense products of prefills on a GPU; auto: where it is found; none: own kernels", false},
 		{"cuda-device", nil, num(&s.CUDADevice), "ordinal of the GPU", false},
 		{"gpu-memory-utilization", nil, floatValue(&s.Utilization), "share of the GPU's memory that this process may take", false},
-		{"enforce-eager", nil, yes(&s.EnforceEager), "no CUDA graphs", true},
+		{"enforce-eager", nil, yes(&s.EnforceEager), "no CUDA graphs; else those of all batch sizes are captured at start", true},
 		{"threads", []string{"OMNI_THREADS"}, num(&s.Threads), "CPU threads; 0: what affinity and cgroup allow", false},
 		{"cpu-level", []string{"OMNI_CPU_LEVEL"}, choiceValue(&s.CPULevel, "", "scalar", "avx2", "avx-vnni", "avx512-vnni", "avx512-amx", "amx-bf16"), "force a vector level", false},
 		{"dtype", nil, choiceValue(&s.DType, "auto", "float32", "float", "bfloat16", "float16", "half"), "auto: the weights' own precision, on the CPU with 8-bit activations where they are quantised; float32: exact; bfloat16, float16: activations on a GPU", false},
@@ -72,9 +73,9 @@ func options(s *Serve) []option {
 
 		{"enable-prefix-caching", nil, yes(&s.PrefixCaching), "share KV blocks of equal prefixes", true},
 		{"prefix-caching-hash-algo", nil, choiceValue(&s.PrefixHash, "sha256", "sha256_cbor"), "block hash in KV events", false},
-		{"max-num-batched-tokens", nil, humanValue(&s.MaxNumBatchedTokens, false), "token budget of a step", false},
+		{"max-num-batched-tokens", nil, humanValue(&s.MaxNumBatchedTokens, false), "token budget of a step; not set: 512 on the CPU, 2048 on a GPU, 8192 from 70 GiB (not A100), 16384 from 160 GiB", false},
 		{"max-num-scheduled-tokens", nil, num(&s.MaxNumScheduled), "scheduled tokens of a step; 0: the batch budget", false},
-		{"max-num-seqs", nil, num(&s.MaxNumSeqs), "most running requests", false},
+		{"max-num-seqs", nil, num(&s.MaxNumSeqs), "most running requests; not set: 128 on the CPU, 256 on a GPU, 1024 from 70 GiB (not A100)", false},
 		{"max-num-active-seqs", nil, num(&s.MaxNumActiveSeqs), "most running and paused sessions; 0: max-num-seqs", false},
 		{"long-prefill-token-threshold", nil, num(&s.LongPrefillThreshold), "cap of one request's prefill chunk; 0: none", false},
 		{"max-prefill-tokens-beside-decode", nil, num(&s.PrefillBesideDecode), "cap of all prefill tokens of a step in which others decode, so that a prompt does not hold up their tokens; 0: none, -1: 32 on the CPU, none on a GPU", false},

@@ -31,10 +31,6 @@ type blas struct {
 
 // openBLAS opens the library that the options name. A context must be current.
 func (d *device) openBLAS(o Options) error {
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	if o.BLAS == "" {
 		return nil
 	}
@@ -47,11 +43,11 @@ func (d *device) openBLAS(o Options) error {
 		if where != "" { // another one than the user named would surprise
 			return err
 		}
-		log.Info("cuBLASLt cannot be used: own kernels multiply", "reason", brief(err))
+		d.log.Info("cuBLASLt cannot be used: own kernels multiply", "reason", brief(err))
 		return nil
 	}
-	d.blas = &blas{lib: lib, log: log, plans: map[cuda.Product]cuda.BLASPlan{}}
-	log.Info("cuBLASLt multiplies in prefills", "library", lib.Library(), "version", versionText(lib.Version()))
+	d.blas = &blas{lib: lib, log: d.log, plans: map[cuda.Product]cuda.BLASPlan{}}
+	d.log.Info("cuBLASLt multiplies in prefills", "library", lib.Library(), "version", versionText(lib.Version()))
 	return nil
 }
 

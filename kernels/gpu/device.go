@@ -27,6 +27,7 @@ type Options struct {
 type device struct {
 	cuda   *cuda.Device
 	eager  bool
+	log    *slog.Logger
 	module cuda.Module
 	blas   *blas       // nil: own kernels only
 	stream cuda.Stream // all steps of all programs run on it, in the order of their submission
@@ -44,7 +45,10 @@ func Open(driver cuda.Driver, o Options) (kernels.MemoryDevice, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the GPU: %w", err)
 	}
-	d := &device{cuda: c, eager: o.Eager, functions: map[string]cuda.Function{}}
+	d := &device{cuda: c, eager: o.Eager, log: o.Log, functions: map[string]cuda.Function{}}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
 	err = c.Do(func() (err error) {
 		if d.module, err = c.ModuleLoad(fatbin()); err != nil {
 			return fmt.Errorf("loading the kernels: %w", err)
@@ -119,6 +123,10 @@ func (d *device) function(name string, shared int) (cuda.Function, error) {
 		}
 		if shared > 48<<10 {
 			err = d.cuda.SetFuncAttribute(f, cuda.FuncMaxDynamicShared, shared)
+		}
+		if err == nil {
+			// The driver loads kernels lazily, which it may not do in a capture: a question loads it.
+			_, err = d.cuda.FuncAttribute(f, cuda.FuncRegisters)
 		}
 		return err
 	})

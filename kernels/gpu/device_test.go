@@ -310,3 +310,36 @@ func TestMemoryIsWhatWasPlanned(t *testing.T) {
 	kv := int64(rigBlocks) * plan.BlockSpan()
 	require.InDelta(t, plan.Weights+plan.Scratch+kv, before-after, float64(64<<10), "weights %d, scratch %d, cache %d", plan.Weights, plan.Scratch, kv)
 }
+
+// Graphs that were captured before there was a batch are those that batches would have captured.
+func TestGraphsCapturedAtStartServeEveryBatch(t *testing.T) {
+	for _, model := range []string{"llama3_tied", "gemma3_text"} {
+		m, l := tiny(t, model), limits()
+		dev := opened(t, Options{})
+		graphs, lazy := newRig(t, dev, m, l), newRig(t, opened(t, Options{}), m, l)
+		require.NoError(t, graphs.states.(kernels.GraphStates).CaptureGraphs())
+		r := graphs.states.(*states).runs
+		require.Equal(t, 2*len(buckets(6)), r.captured)
+		for slot := range 5 {
+			c := chunk{slot: slot, tokens: text(slot, 20+slot)}
+			graphs.run(c)
+			lazy.run(c)
+		}
+		before := r.captured
+		for rows := 1; rows <= 5; rows++ {
+			var batch []chunk
+			for slot := range rows {
+				batch = append(batch, chunk{slot: slot, start: 20 + slot + rows, tokens: []int32{int32(40*rows + slot)}, how: greedy()})
+			}
+			g, gr := graphs.run(batch...)
+			w, wr := lazy.run(batch...)
+			require.Equal(t, w, g, "%d rows", rows)
+			require.Equal(t, wr.Tokens, gr.Tokens)
+		}
+		require.Equal(t, before, r.captured, "no batch captured one")
+		require.Positive(t, r.replayed)
+	}
+	eager := newRig(t, opened(t, Options{Eager: true}), tiny(t, "llama3_tied"), limits())
+	require.NoError(t, eager.states.(kernels.GraphStates).CaptureGraphs())
+	require.Zero(t, eager.states.(*states).runs.captured)
+}

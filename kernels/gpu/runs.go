@@ -53,16 +53,11 @@ func (r *runs) run(entry int, sz *sizes, graph int) error {
 	if graph == 0 {
 		return r.launch(entry, sz)
 	}
-	key := graphKey{entry, graph}
-	exec, ok := r.graphs[key]
+	exec, ok := r.graphs[graphKey{entry, graph}]
 	if !ok {
 		var err error
-		exec, err = r.capture(entry, sz)
-		if err != nil && !errors.Is(err, cuda.ResultOutOfMemory) {
-			return fmt.Errorf("capturing a graph of %d rows: %w", graph, err)
-		}
-		if r.graphs[key] = exec; err == nil {
-			r.captured++
+		if exec, err = r.keep(entry, sz, graph); err != nil {
+			return err
 		}
 	}
 	if exec == 0 { // there was no memory for it
@@ -100,23 +95,6 @@ func (r *runs) one(c *call, sz *sizes) error {
 	}
 	r.launched++
 	return nil
-}
-
-func (r *runs) capture(entry int, sz *sizes) (cuda.GraphExec, error) {
-	d := r.program.dev
-	before := r.launched
-	inGraph := *sz
-	inGraph.captured = true
-	g, err := d.cuda.Capture(d.stream, func() error { return r.launch(entry, &inGraph) })
-	r.launched = before
-	if err != nil {
-		return 0, err
-	}
-	exec, err := d.cuda.GraphInstantiate(g)
-	if err != nil {
-		exec = 0
-	}
-	return exec, errors.Join(err, d.cuda.GraphDestroy(g))
 }
 
 func (r *runs) close() error {
