@@ -52,12 +52,17 @@ test-sim:
 	OMNI_SIM=require $(GO) test -count=1 ./cuda/... ./kernels/gpu/...
 	OMNI_SIM=require OMNI_SIM_REVERSE=1 $(GO) test -count=1 ./cuda/... ./kernels/gpu/...
 	OMNI_SIM=require $(GO) test -count=1 -run Device ./cmd/omni-engine
+	OMNI_SIM=require $(GO) test -count=1 ./bench/gpu
 
-# The same tests on a GPU, with the driver that CUDA_LIB names; under compute-sanitizer where it is installed (SANITIZE=memcheck|racecheck|synccheck).
+# The same tests on a GPU, with the driver that CUDA_LIB names; and each kernel again under compute-sanitizer where it is installed
+# (SANITIZE="memcheck racecheck synccheck initcheck" names its tools; memcheck alone otherwise).
 CUDA_LIB ?= libcuda.so.1
+SANITIZE ?= $(if $(shell command -v compute-sanitizer 2>/dev/null),memcheck)
 test-gpu:
 	mkdir -p build && $(GO) test -c -o build/gpu.test ./kernels/gpu
-	cd kernels/gpu && OMNI_CUDA_LIB=$(CUDA_LIB) OMNI_KERNEL_GPU=$(CUDA_LIB) $(if $(SANITIZE),compute-sanitizer --tool $(SANITIZE)) ../../build/gpu.test -test.count=1 -test.v
+	cd kernels/gpu && OMNI_CUDA_LIB=$(CUDA_LIB) OMNI_KERNEL_GPU=$(CUDA_LIB) ../../build/gpu.test -test.count=1 -test.v
+	@cd kernels/gpu && set -e; for tool in $(SANITIZE); do echo "== compute-sanitizer --tool $$tool"; \
+		OMNI_CUDA_LIB=$(CUDA_LIB) OMNI_KERNEL_GPU=$(CUDA_LIB) compute-sanitizer --tool $$tool --error-exitcode 1 ../../build/gpu.test -test.count=1 -test.run '^TestKernel'; done
 	OMNI_CUDA_LIB=$(CUDA_LIB) $(GO) test -count=1 -run Device ./cmd/omni-engine
 
 # What a step costs the processor and, on a GPU, how long it takes; SIM=1 takes the software device and leaves the second out.

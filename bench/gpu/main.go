@@ -2,7 +2,7 @@
 // the results file; a section that was not measured keeps what it says.
 //
 //	go run ./bench/gpu -sim       the processor's part, over the software device with kernels that do nothing
-//	go run ./bench/gpu            both, on a GPU
+//	go run ./bench/gpu            that, single kernels and whole steps of a model of 8B, on a GPU
 package main
 
 import (
@@ -25,6 +25,7 @@ import (
 
 type options struct {
 	lib     string
+	blas    string
 	ordinal int
 	sim     bool
 	steps   int
@@ -36,6 +37,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.lib, "cuda-lib", os.Getenv("OMNI_CUDA_LIB"), "the CUDA driver's library")
+	flag.StringVar(&o.blas, "cublaslt-lib", gpu.AnyBLAS, "cuBLASLt, for the products of prefills; empty: own kernels")
 	flag.IntVar(&o.ordinal, "device", 0, "ordinal of the GPU")
 	flag.BoolVar(&o.sim, "sim", false, "use the software device, with kernels that do nothing")
 	flag.IntVar(&o.steps, "steps", 400, "steps to measure at each batch size")
@@ -58,13 +60,13 @@ func run(o options) error {
 		if err != nil {
 			return err
 		}
-		o.lib = b.Driver()
+		o.lib, o.blas = b.Driver(), ""
 	}
 	driver, _, err := cuda.OpenDriver(cuda.Options{Driver: o.lib})
 	if err != nil {
 		return err
 	}
-	dev, err := gpu.Open(driver, gpu.Options{Ordinal: o.ordinal})
+	dev, err := gpu.Open(driver, gpu.Options{Ordinal: o.ordinal, BLAS: o.blas})
 	if err != nil {
 		return err
 	}
@@ -79,7 +81,13 @@ func run(o options) error {
 	}
 	if err == nil && !o.sim {
 		var table string
-		if table, err = stepTimes(driver, dev, o); err == nil {
+		if table, err = singleKernels(driver, dev, eightB().sizes(2048, 32, 50, 1024, 8192), o.ordinal); err == nil {
+			err = publish(o.out, "kernels", table)
+		}
+		if err == nil {
+			table, err = stepTimes(driver, dev, eightB(), []int{1, 8, 32, 64, 128, 256}, 512, 8192, o)
+		}
+		if err == nil {
 			err = publish(o.out, "steps", table)
 		}
 	}

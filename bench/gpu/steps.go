@@ -10,7 +10,7 @@ import (
 )
 
 // stepTimes is the table of a large model's steps on a GPU, with the rates that its memory and its arithmetic reach.
-func stepTimes(driver cuda.Driver, dev kernels.Device, o options) (string, error) {
+func stepTimes(driver cuda.Driver, dev kernels.Device, shape shape, rows []int, prompt, budget int, o options) (string, error) {
 	info, err := cuda.Describe(driver, o.ordinal)
 	if err != nil {
 		return "", err
@@ -19,17 +19,15 @@ func stepTimes(driver cuda.Driver, dev kernels.Device, o options) (string, error
 	if err != nil {
 		return "", err
 	}
-	shape := eightB()
 	m, err := shape.load()
 	if err != nil {
 		return "", err
 	}
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s, CUDA %s, memory clock %d MHz, %d bit: %.0f GB/s. %s, BF16, prompts of 512 tokens.\n\n", info.Name, cuda.VersionText(version), info.MemoryClockKHz/1000, info.MemoryBusBits, info.Bandwidth()/1e9, shape.Name)
+	fmt.Fprintf(&s, "%s, CUDA %s, memory clock %d MHz, %d bit: %.0f GB/s. %s, BF16, prompts of %d tokens.\n\n", info.Name, cuda.VersionText(version), info.MemoryClockKHz/1000, info.MemoryBusBits, info.Bandwidth()/1e9, shape.Name, prompt)
 	s.WriteString("| sequences | prefill | TFLOP/s | step | tokens/s | bytes a step | of the bandwidth |\n|---:|---:|---:|---:|---:|---:|---:|\n")
-	for _, n := range []int{1, 8, 32, 64, 128, 256} {
-		const prompt = 512
-		l, asm, err := newLoop(dev, m, n, prompt, o.steps+300, 8192)
+	for _, n := range rows {
+		l, asm, err := newLoop(dev, m, n, prompt, o.steps+300, budget)
 		if err != nil {
 			return "", err
 		}

@@ -114,7 +114,7 @@ func (u *uploader) close() error {
 }
 
 // asBytes is a slice's memory.
-func asBytes[T int32 | uint32 | float32 | float64 | uint64](v []T) []byte {
+func asBytes[T uint16 | int32 | uint32 | float32 | float64 | uint64](v []T) []byte {
 	if len(v) == 0 {
 		return nil
 	}
