@@ -6,8 +6,6 @@ import (
 	"errors"
 	"math"
 	"math/rand"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -111,38 +109,6 @@ func TestManagementReadsADevice(t *testing.T) {
 	_, err = m.Status("GPU-none")
 	require.EqualError(t, err, "nvmlDeviceGetHandleByUUID: Not Found (6)")
 	require.NoError(t, m.Close())
-}
-
-type countingCompiler struct{ calls int }
-
-func (c *countingCompiler) Version() (int, int) { return 13, 0 }
-func (c *countingCompiler) Compile(source, _ string, _ ...string) ([]byte, error) {
-	c.calls++
-	if source == "wrong" {
-		return nil, errors.New("wrong")
-	}
-	return []byte(source), nil
-}
-
-func TestCompiledKernelsAreKept(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "cache")
-	c := &countingCompiler{}
-	for range 2 {
-		image, err := cuda.CompileCached(c, dir, "a", "sm_80")
-		require.NoError(t, err)
-		require.Equal(t, "a", string(image))
-	}
-	require.Equal(t, 1, c.calls)
-	for _, other := range [][]string{{"a", "sm_90"}, {"a", "sm_80", "-DX"}, {"b", "sm_80"}} {
-		_, err := cuda.CompileCached(c, dir, other[0], other[1], other[2:]...)
-		require.NoError(t, err)
-	}
-	require.Equal(t, 4, c.calls)
-	_, err := cuda.CompileCached(c, dir, "wrong", "sm_80")
-	require.EqualError(t, err, "wrong")
-	files, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	require.Len(t, files, 4)
 }
 
 // With the real NVRTC, where OMNI_NVRTC_LIB or pip has it: no GPU is needed to compile.

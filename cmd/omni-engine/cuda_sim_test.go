@@ -129,7 +129,11 @@ func TestServerOnTheDeviceGivesTheCPUsTokens(t *testing.T) {
 			for _, name := range names {
 				t.Run(name, func(t *testing.T) {
 					h := serverOf(t, dir, append(gpu, variants[name]...)...).handler
-					for round := range 2 {
+					rounds := 2
+					if name == "tiny cache" {
+						rounds = 20 // whether requests meet, and one is preempted, depends on when they arrive
+					}
+					for round := range rounds {
 						got := complete(t, h, prompts(), most)
 						for i := range want {
 							require.Equal(t, want[i].IDs, got[i].IDs, "round %d, prompt %d: %s", round, i, got[i].Text)
@@ -137,7 +141,7 @@ func TestServerOnTheDeviceGivesTheCPUsTokens(t *testing.T) {
 						if round == 1 && name == graphs {
 							require.Positive(t, got[3].Cached, "the second round finds its prefixes in the cache")
 						}
-						if name == "tiny cache" {
+						if name == "tiny cache" && sample(t, h, "vllm:num_preemptions_total") > 0 {
 							break
 						}
 					}

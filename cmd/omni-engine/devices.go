@@ -50,6 +50,7 @@ type gpuReport struct {
 	Status          *gpuNow  `json:"status,omitempty"`
 	StatusError     string   `json:"status_error,omitempty"`
 	Absent          []string `json:"status_absent,omitempty"` // what the device does not report
+	Products        string   `json:"matrix_products"`         // what multiplies matrices
 }
 
 // gpuNow is NVML's view.
@@ -67,11 +68,15 @@ type gpuNow struct {
 func devicesCommand() *cobra.Command {
 	var asJSON bool
 	var o cuda.Options
+	var c compilation
 	cmd := &cobra.Command{
 		Use:   "devices",
 		Short: "List the devices that a model can run on, or say exactly why a GPU cannot be used",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if c.source != "" {
+				return c.run(o, cmd.OutOrStdout())
+			}
 			r := findDevices(o)
 			if asJSON {
 				e := json.NewEncoder(cmd.OutOrStdout())
@@ -81,6 +86,7 @@ func devicesCommand() *cobra.Command {
 			return r.print(cmd.OutOrStdout())
 		},
 	}
+	c.register(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	cmd.Flags().StringVar(&o.Driver, "cuda-lib", "", "libcuda's path or folder (else OMNI_CUDA_LIB, then the loader's)")
 	cmd.Flags().StringVar(&o.BLAS, "cublaslt-lib", "", "cuBLASLt's path or folder (else OMNI_CUBLASLT_LIB, the loader's, pip's nvidia wheels, the toolkit)")
@@ -116,6 +122,7 @@ func findDevices(o cuda.Options) *deviceReport {
 	}
 	for i := range n {
 		g := describeGPU(drv, i)
+		g.Products = products(r.CUDA.Libraries)
 		if managed == nil && g.UUID != "" {
 			g.now(m)
 		}
@@ -225,8 +232,18 @@ func (g *gpuReport) print(b *strings.Builder) {
 	if g.Error != "" {
 		fmt.Fprintf(b, "        cannot be used: %s\n", g.Error)
 	} else {
-		fmt.Fprintf(b, "        can be used\n")
+		fmt.Fprintf(b, "        can be used; matrix products: %s\n", g.Products)
 	}
+}
+
+// products says what multiplies matrices.
+func products(libraries []cuda.Found) string {
+	for _, l := range libraries {
+		if l.Name == cuda.BLASLibrary().Name && l.Path != "" {
+			return "cuBLASLt (" + l.Path + ") for dense ones of prefills, else own kernels"
+		}
+	}
+	return "own kernels"
 }
 
 func prefixed(prefix, s string) string {

@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"omni-engine/cuda"
 	"omni-engine/cuda/sim"
 )
 
@@ -18,7 +21,7 @@ import (
 func devices(t *testing.T, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{"-test.run", "^TestDevicesChild$", "--"}, args...)...)
-	cmd.Env = append(append(os.Environ(), "OMNI_DEVICES_CHILD=1", "OMNI_CUDA_LIB=", "OMNI_NVML_LIB=", "LD_LIBRARY_PATH="), env...)
+	cmd.Env = append(append(os.Environ(), "OMNI_DEVICES_CHILD=1", "OMNI_CUDA_LIB=", "OMNI_NVML_LIB=", "OMNI_CUBLASLT_LIB=none", "LD_LIBRARY_PATH="), env...)
 	var stdout bytes.Buffer
 	cmd.Stdout = &stdout
 	require.NoError(t, cmd.Run(), stdout.String())
@@ -48,8 +51,9 @@ func TestDevicesSaysWhatIsThereAndWhatIsMissing(t *testing.T) {
 	}{
 		"a device": {found, []string{
 			"cuda:0  omni-engine software device, compute capability 9.0, 4.00 GiB, 8 multiprocessors, 0.13 TB/s\n        GPU-00010203-0405-0607-0809-0a0b0c0d0e0f at 0000:00:00.0\n" +
-				"        42 % busy, 1.00 GiB used, clocks 1980/2619 MHz, 55 °C, throttled: software power cap, software thermal slowdown, 70 processes\n        can be used\n",
+				"        42 % busy, 1.00 GiB used, clocks 1980/2619 MHz, 55 °C, throttled: software power cap, software thermal slowdown, 70 processes\n        can be used; matrix products: own kernels\n",
 			"driver  " + b.Driver() + " (purego), CUDA 13.0, version 580.0.sim\n", "\n  libcuda.so.1       " + b.Driver() + " (OMNI_CUDA_LIB)\n", "cpu  "}},
+		"cuBLASLt": {append([]string{"OMNI_CUBLASLT_LIB=" + b.BLAS()}, found...), []string{"can be used; matrix products: cuBLASLt (" + b.BLAS() + ") for dense ones of prefills, else own kernels\n"}},
 		"none": {[]string{"OMNI_CUDA_LIB=/nowhere/libcuda.so.1"}, []string{
 			"cuda    none: libcuda.so.1 (the CUDA driver library, installed with NVIDIA's driver) was not found\n",
 			"  libcuda.so.1       not found: the CUDA driver library, installed with NVIDIA's driver; looked for\n                       in OMNI_CUDA_LIB: /nowhere/libcuda.so.1: cannot open shared object file: No such file or directory\n"}},
@@ -73,4 +77,21 @@ func TestDevicesSaysWhatIsThereAndWhatIsMissing(t *testing.T) {
 	require.Equal(t, int64(4<<30), r.CUDA.Devices[0].Memory)
 	require.Equal(t, 1980, r.CUDA.Devices[0].Status.SMClock)
 	require.Len(t, r.CUDA.Libraries, 4)
+}
+
+func TestKernelsAreCompiledForDevelopers(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "k.cu")
+	require.NoError(t, os.WriteFile(source, []byte(`extern "C" __global__ void k(float* x) { x[threadIdx.x] += 1; }`), 0o600))
+	var out bytes.Buffer
+	err := compilation{source: source, architecture: "sm_90"}.run(cuda.Options{Compiler: "/nowhere/libnvrtc.so"}, &out)
+	require.ErrorContains(t, err, "libnvrtc.so.13")
+	require.ErrorContains(t, err, "/nowhere/libnvrtc.so")
+	if _, _, err := cuda.OpenCompiler(cuda.Options{}); err != nil {
+		t.Skipf("the rest needs NVRTC: %v", err)
+	}
+	require.NoError(t, compilation{source: source, architecture: "sm_90"}.run(cuda.Options{}, &out))
+	require.Regexp(t, `^.*k\.cubin: \d+ bytes for sm_90, by NVRTC 1\d\.\d+\n$`, out.String())
+	cubin, err := os.ReadFile(strings.TrimSuffix(source, ".cu") + ".cubin")
+	require.NoError(t, err)
+	require.Equal(t, "\x7fELF", string(cubin[:4]))
 }
