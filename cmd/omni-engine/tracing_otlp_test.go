@@ -214,7 +214,8 @@ func traceRequests(t *testing.T, endpoint string, seen *spanReceiver) {
 	text, err := io.ReadAll(scrape.Body)
 	require.NoError(t, err)
 	_ = scrape.Body.Close()
-	require.Contains(t, string(text), `trace_id="`+id(1)+`"`, "an exemplar leads to the trace")
+	// A bucket keeps the newest exemplar: which request's it is depends on how long each took.
+	require.Regexp(t, `trace_id="(`+id(1)+`|`+id(3)+`|`+id(4)+`)"`, string(text), "an exemplar leads to the trace")
 	require.NotContains(t, string(text), id(2), "nobody keeps that trace")
 	server.Close()
 	require.NoError(t, a.close(t.Context()), "it flushes")
