@@ -41,13 +41,12 @@ func (d *device) openBLAS(o Options) error {
 	lib, _, err := cuda.OpenBLAS(cuda.Options{BLAS: where})
 	if err != nil {
 		if where != "" { // another one than the user named would surprise
-			return err
+			return fmt.Errorf("cuBLASLt at %s: %w", where, err)
 		}
 		d.log.Info("cuBLASLt cannot be used: own kernels multiply", "reason", brief(err))
 		return nil
 	}
 	d.blas = &blas{lib: lib, log: d.log, plans: map[cuda.Product]cuda.BLASPlan{}}
-	d.log.Info("cuBLASLt multiplies in prefills", "library", lib.Library(), "version", versionText(lib.Version()))
 	return nil
 }
 

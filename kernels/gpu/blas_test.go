@@ -47,7 +47,8 @@ func TestLibraryProductsAreTheOwnKernels(t *testing.T) {
 			t.Run(name+" "+model, func(t *testing.T) {
 				m, l := tiny(t, model), wideLimits()
 				l.Compute = c.act
-				d := withBLAS(t, Options{})
+				var log bytes.Buffer
+				d := withBLAS(t, Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 				got, own := newRig(t, d, m, l), newRig(t, opened(t, Options{}), m, l)
 				r := got.states.(*states).runs
 				a, b := text(1, 90), text(2, 60)
@@ -70,6 +71,7 @@ func TestLibraryProductsAreTheOwnKernels(t *testing.T) {
 					products = r.library
 				}
 				require.Positive(t, r.replayed)
+				require.Equal(t, 1, strings.Count(log.String(), `msg="cuBLASLt multiplies dense weights in prefills"`), log.String())
 				require.Zero(t, own.states.(*states).runs.library)
 				require.Contains(t, got.program.Explain(), "dense products of more than 32 rows outside graphs by cuBLASLt ")
 				require.Contains(t, own.program.Explain(), ", products by own kernels\n")

@@ -29,6 +29,9 @@ func (d *device) Compile(m *kernels.Module, l kernels.Limits) (kernels.Program, 
 	if err := pr.build(); err != nil {
 		return nil, errors.Join(fmt.Errorf("compiling %s for CUDA: %w", m.Name, err), pr.Close())
 	}
+	if p.usesLibrary() {
+		d.log.Info("cuBLASLt multiplies dense weights in prefills", "library", d.blas.lib.Library(), "version", versionText(d.blas.lib.Version()))
+	}
 	return pr, nil
 }
 
