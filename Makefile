@@ -65,7 +65,7 @@ test-gpu:
 		OMNI_CUDA_LIB=$(CUDA_LIB) OMNI_KERNEL_GPU=$(CUDA_LIB) compute-sanitizer --tool $$tool --error-exitcode 1 ../../build/gpu.test -test.count=1 -test.run '^TestKernel'; done
 	OMNI_CUDA_LIB=$(CUDA_LIB) $(GO) test -count=1 -run Device ./cmd/omni-engine
 
-# What a step costs the processor and, on a GPU, how long it takes; SIM=1 takes the software device and leaves the second out.
+# What a step costs the processor and, on a GPU, how long single kernels and steps take; SIM=1 takes the software device and leaves those out.
 bench-gpu:
 	$(GO) run ./bench/gpu $(if $(SIM),-sim,-cuda-lib $(CUDA_LIB)) -results bench/RESULTS-gpu.md
 
