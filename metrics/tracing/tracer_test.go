@@ -89,13 +89,13 @@ func (k *kept) tree(base time.Time, attributes bool) string {
 			for _, e := range s.Events() {
 				fmt.Fprintf(&b, "%s! %s %v", strings.Repeat("  ", depth), e.Name, ms(e.Time))
 				for _, kv := range e.Attributes {
-					fmt.Fprintf(&b, " %s=%s", kv.Key, kv.Value.Emit())
+					fmt.Fprintf(&b, " %s=%s", kv.Key, kv.Value.String())
 				}
 				b.WriteByte('\n')
 			}
 			for _, kv := range s.Attributes() {
 				if attributes {
-					fmt.Fprintf(&b, "%s. %s=%s\n", strings.Repeat("  ", depth), kv.Key, kv.Value.Emit())
+					fmt.Fprintf(&b, "%s. %s=%s\n", strings.Repeat("  ", depth), kv.Key, kv.Value.String())
 				}
 			}
 			walk(s.SpanContext().SpanID(), depth+1)
