@@ -15,6 +15,9 @@ import (
 )
 
 func TestHotCallsDoNotAllocate(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
 	x := open(t, sim.Plain)
 	l := x.launch("order", 32, x.alloc(4))
 	p, h := x.alloc(64), host[byte](x, 64)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"omni-engine/engine/request"
@@ -22,34 +21,38 @@ func (c *EngineCore) Pause(ctx context.Context, all bool) error {
 func (c *EngineCore) Resume(ctx context.Context) error { return c.pause(ctx, scheduler.Unpaused) }
 
 func (c *EngineCore) pause(ctx context.Context, to scheduler.PauseState) error {
-	return c.do(ctx, func() {
+	return c.do(ctx, func() error {
 		c.sched.SetPause(c.clock.Now(), to)
 		c.paused = to != scheduler.Unpaused
+		return nil
 	})
 }
 
 // ResetPrefixCache forgets all cached blocks. It reports false when blocks are in use and preemptRunning is not set; with it
 // running requests are preempted first and recompute.
 func (c *EngineCore) ResetPrefixCache(ctx context.Context, preemptRunning bool) (ok bool, err error) {
-	var failed error
-	err = c.do(ctx, func() { ok, failed = c.sched.ResetPrefixCache(c.clock.Now(), preemptRunning) })
-	if err == nil {
-		err = failed
+	var reset bool
+	err = c.do(ctx, func() (err error) {
+		reset, err = c.sched.ResetPrefixCache(c.clock.Now(), preemptRunning)
+		return err
+	})
+	if err != nil {
+		return false, err
 	}
-	return ok, err
+	return reset, nil
 }
 
 // Park takes a running or waiting request out of scheduling until [EngineCore.Deliver]: its next chunk, or its input, is not there
 // yet. The clock of InputWaitTimeout starts anew. A request that has ended is an error.
 func (c *EngineCore) Park(ctx context.Context, id request.ID, w request.Wait) error {
-	var failed error
-	err := c.do(ctx, func() {
+	return c.do(ctx, func() error {
 		now := c.clock.Now()
-		if failed = c.sched.Park(now, id, w); failed == nil {
-			c.await(now, id, w)
+		if err := c.sched.Park(now, id, w); err != nil {
+			return err
 		}
+		c.await(now, id, w)
+		return nil
 	})
-	return errors.Join(err, failed)
 }
 
 // Sleeper is a runner whose device can give its memory up: level 1 keeps the weights on the host, level 2 discards them.
@@ -68,35 +71,35 @@ func (c *EngineCore) Sleep(ctx context.Context, level int) error {
 	if !ok {
 		return fmt.Errorf("engine core %s: sleep: its device has no sleep mode", c.cfg.Name)
 	}
-	var failed error
-	err := c.do(ctx, func() {
+	return c.do(ctx, func() error {
 		for len(c.flights) > 0 { // the device must be done with the blocks
 			c.finish(c.popFlight())
 		}
 		now := c.clock.Now()
-		if failed = c.sched.Sleep(now); failed == nil {
-			failed = device.Sleep(level)
+		err := c.sched.Sleep(now)
+		if err == nil {
+			err = device.Sleep(level)
 		}
-		if failed != nil {
+		if err != nil {
 			c.sched.Wake(now)
-			return
+			return err
 		}
 		c.sleep = level
+		return nil
 	})
-	return errors.Join(err, failed)
 }
 
 // Wake ends a Sleep; requests go on from where they were.
 func (c *EngineCore) Wake(ctx context.Context) error {
-	var failed error
-	err := c.do(ctx, func() {
+	return c.do(ctx, func() error {
 		if c.sleep == 0 {
-			return
+			return nil
 		}
-		if failed = c.runner.(Sleeper).Wake(); failed == nil {
-			c.sched.Wake(c.clock.Now())
-			c.sleep = 0
+		if err := c.runner.(Sleeper).Wake(); err != nil {
+			return err
 		}
+		c.sched.Wake(c.clock.Now())
+		c.sleep = 0
+		return nil
 	})
-	return errors.Join(err, failed)
 }

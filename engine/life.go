@@ -232,15 +232,16 @@ func (c *EngineCore) endAll(dead error, left []message) {
 	c.publish()
 }
 
-// do runs f on the core goroutine between two steps and waits for it.
-func (c *EngineCore) do(ctx context.Context, f func()) error {
-	ran := make(chan struct{})
-	if err := c.send(message{kind: control, do: func() { f(); close(ran) }}); err != nil {
+// do runs f on the core goroutine between two steps and returns what it returns. When ctx ends first f may still run later: what it
+// sets must not be read then.
+func (c *EngineCore) do(ctx context.Context, f func() error) error {
+	ran := make(chan error, 1)
+	if err := c.send(message{kind: control, do: func() { ran <- f() }}); err != nil {
 		return err
 	}
 	select {
-	case <-ran:
-		return nil
+	case err := <-ran:
+		return err
 	case <-c.done:
 		return ErrClosed
 	case <-ctx.Done():

@@ -457,6 +457,7 @@ func TestFailingExportWarnsOnceAndCounts(t *testing.T) {
 			own := tr.Begin(record.TraceContext{})
 			tr.FrontFinished(front(own, l, 0))
 			time.Sleep(50 * time.Millisecond)
+			synctest.Wait() // the log is the exporter's until it rests
 		}
 		for range 5 {
 			one()
