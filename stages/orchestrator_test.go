@@ -165,7 +165,8 @@ func TestTwoHundredConcurrentRequestsWithRandomAborts(t *testing.T) {
 			}
 			quit := rng.IntN(50)
 			for k := 0; ; k++ {
-				if rng.IntN(3) == 0 && k == quit {
+				// Some leave at once: on a slow machine updates are merged, and a later one may never be seen.
+				if (i%10 == 0 && k == 0) || (rng.IntN(3) == 0 && k == quit) {
 					gone()
 				}
 				u, err := s.Next(context.Background())
