@@ -3,7 +3,7 @@
 package cpu
 
 /*
-#cgo CFLAGS: -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra
+#cgo CFLAGS: -std=c11 -D_GNU_SOURCE -O2 -g1 -Wall -Wextra
 #cgo LDFLAGS: -lm -lpthread
 #include "omni.h"
 */
