@@ -108,6 +108,9 @@ func (b *engineBench) run(ctx context.Context, cfg *config.Serve) (_ *engineRepo
 	if err != nil {
 		return nil, err
 	}
+	if cfg.PrefillBesideDecode < 0 {
+		cfg.PrefillBesideDecode = 0 // prefill and decode are measured one after the other
+	}
 	dev, err := openDevice(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
