@@ -138,7 +138,7 @@ func TestReplicaChoice(t *testing.T) {
 
 // PS-72: exact counts under concurrency, random aborts, preemptions and scrapes.
 func TestTwoHundredConcurrentRequestsWithRandomAborts(t *testing.T) {
-	b := start(t, options{blocks: 60, seqs: 32, tokens: 128, runner: &enginetest.Runner{}})
+	b := start(t, options{blocks: 60, seqs: 32, tokens: 128, runner: &enginetest.Runner{StepTime: 200 * time.Microsecond}}) // steps take time: requests overlap, and clients leave while theirs run
 	o := orchestrate(t, Options{}, b)
 	ctx, stopScrapes := context.WithCancel(context.Background())
 	var scrapes sync.WaitGroup
