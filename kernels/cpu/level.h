@@ -318,6 +318,24 @@ static void epilogue(const Exec *e, const Segment *s, int u, int nt, int t0, int
 	}
 }
 
+// Share is a unit's part of a linear phase: nt tiles of a segment from `tile` on, by the tokens [t0, t1).
+typedef struct {
+	const Segment *s;
+	int u, tile, nt, gated, t0, t1;
+} Share;
+
+// Parts begin at whole panels of so many tokens.
+static Share share_of(const Exec *e, const Phase *p, int unit, int panel_tokens) {
+	int M = phase_rows(e, p), splits = linear_splits(p, M, e->threads), u = unit / splits, part = unit % splits;
+	int panels = (M + panel_tokens - 1) / panel_tokens, t0 = panels * part / splits * panel_tokens, t1 = panels * (part + 1) / splits * panel_tokens;
+	if (t1 > M) t1 = M;
+	const Segment *s = p->seg;
+	for (; u >= s->units; s++) u -= s->units;
+	int tile = u * s->tiles, nt = s->tiles, total = (s->w.n + 31) / 32 * 2, gated = s->epilogue == E_GATED;
+	if (s->epilogue < E_HEAD_Q || gated) nt = total - tile < nt ? total - tile : nt;
+	return (Share){s, u, tile, nt, gated, t0, t1};
+}
+
 #ifdef BF16_PANELS
 #include "linear_bf16.h"
 #else
@@ -368,13 +386,9 @@ static int expand_tiles(const Weight *w, int tile, int nt, uint8_t *to, int toke
 
 static void run_linear(const Exec *e, const Phase *p, int unit, int thread) {
 	Scratch *sc = &e->scratch[thread];
-	int M = phase_rows(e, p), splits = linear_splits(p, M, e->threads), u = unit / splits, part = unit % splits;
-	int panels = (M + PANEL - 1) / PANEL, t0 = panels * part / splits * PANEL, t1 = panels * (part + 1) / splits * PANEL;
-	if (t1 > M) t1 = M;
-	const Segment *s = p->seg;
-	for (; u >= s->units; s++) u -= s->units;
-	int tile = u * s->tiles, nt = s->tiles, total = (s->w.n + 31) / 32 * 2, gated = s->epilogue == E_GATED;
-	if (s->epilogue < E_HEAD_Q || gated) nt = total - tile < nt ? total - tile : nt;
+	const Share h = share_of(e, p, unit, PANEL);
+	const Segment *s = h.s;
+	const int u = h.u, tile = h.tile, nt = h.nt, gated = h.gated, t0 = h.t0, t1 = h.t1;
 	uint8_t *x = sc->expand, *y = x + (size_t)nt * expanded_bytes(&s->w);
 #ifdef TILES
 	int measured = t1 - t0 >= TILES_FROM && !is_float(s->w.fmt) && use_tiles() >= 0;

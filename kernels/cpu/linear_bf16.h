@@ -93,13 +93,9 @@ static void run_flat_gated(const Phase *p, const Segment *s, int u, int t0, int 
 
 static void run_linear(const Exec *e, const Phase *p, int unit, int thread) {
 	Scratch *sc = &e->scratch[thread];
-	int M = phase_rows(e, p), splits = linear_splits(p, M, e->threads), u = unit / splits, part = unit % splits;
-	int panels = (M + OUT_ROWS - 1) / OUT_ROWS, t0 = panels * part / splits * OUT_ROWS, t1 = panels * (part + 1) / splits * OUT_ROWS;
-	if (t1 > M) t1 = M;
-	const Segment *s = p->seg;
-	for (; u >= s->units; s++) u -= s->units;
-	int tile = u * s->tiles, nt = s->tiles, total = (s->w.n + 31) / 32 * 2, gated = s->epilogue == E_GATED;
-	if (s->epilogue < E_HEAD_Q || gated) nt = total - tile < nt ? total - tile : nt;
+	const Share h = share_of(e, p, unit, OUT_ROWS);
+	const Segment *s = h.s;
+	const int u = h.u, tile = h.tile, nt = h.nt, gated = h.gated, t0 = h.t0, t1 = h.t1;
 	const uint8_t *x = 0, *y = 0;
 	if (t1 - t0 > OUT_ROWS) {
 		x = expand_unit(&s->w, tile, nt, sc->expand);

@@ -65,85 +65,47 @@ func (p *plan) linearPhase(ep *entryPlan, in kernels.BufferID, label string, seg
 
 // headsAndCache: linears of query, key and value, norms of their heads, rotations, cache write and attention become two phases.
 func (p *plan) headsAndCache(ep *entryPlan, i int) int {
-	ops := ep.entry.Ops
-	first, ok := ops[i].(*kernels.Linear)
-	if !ok {
+	h, ok := ep.flow.Heads(i)
+	if !ok || ep.rows(h.In) != C.ROWS_TOKENS {
 		return 0
 	}
-	j := i
-	for j < len(ops) && j < i+12 {
-		if _, ok := ops[j].(*kernels.KVWrite); ok {
-			break
-		}
-		j++
-	}
-	if j+1 >= len(ops) || j >= i+12 {
-		return 0
-	}
-	write, ok := ops[j].(*kernels.KVWrite)
-	if !ok {
-		return 0
-	}
-	att, ok := ops[j+1].(*kernels.Attention)
-	if !ok || att.State != write.State {
-		return 0
-	}
-	var chains [3]chain
-	for k, b := range []kernels.BufferID{att.Q, write.K, write.V} {
-		reader := j
-		if k == 0 {
-			reader = j + 1
-		}
-		c, ok := ep.flow.chainOf(b, i, reader)
-		if !ok || c.linear.In != first.In {
-			return 0
-		}
-		chains[k] = c
-	}
-	seen := 0
-	for _, c := range chains {
-		seen += len(c.ops)
-	}
-	st := p.module.States[write.State]
-	if seen != j-i || ep.rows(first.In) != C.ROWS_TOKENS {
-		return 0
-	}
+	att, st := h.Attention, p.module.States[h.Write.State]
 	heads := [3]int{att.Heads, st.Heads, st.Heads}
 	dims := [3]int{st.KDim, st.KDim, st.VDim}
 	epilogues := [3]C.int32_t{C.E_HEAD_Q, C.E_HEAD_K, C.E_HEAD_V}
 	var segs []segment
 	label := "qkv"
-	for k, c := range chains {
+	for k, c := range h.Chains {
 		s, ok := p.headSegment(ep, c, heads[k], dims[k])
 		if !ok {
 			return 0
 		}
-		s.epilogue, s.state = epilogues[k], write.State
+		s.epilogue, s.state = epilogues[k], h.Write.State
 		if k == 0 {
 			s.out = att.Q
 		} else {
 			s.out = kernels.None
 		}
-		if k == 1 && c.norm != nil {
+		if k == 1 && c.Norm != nil {
 			label += " + qk-norm"
 		}
-		if k == 1 && c.rope != nil {
+		if k == 1 && c.Rope != nil {
 			label += " + rope"
 		}
 		segs = append(segs, s)
 	}
-	ep.add(p.linearPhase(ep, first.In, label+" + cache", segs...))
+	ep.add(p.linearPhase(ep, h.In, label+" + cache", segs...))
 	p.attention(ep, att)
-	return j + 2 - i
+	return h.Ops
 }
 
-func (p *plan) headSegment(ep *entryPlan, c chain, heads, dim int) (segment, bool) {
-	s := p.store(c.linear, C.E_HEAD_Q)
+func (p *plan) headSegment(ep *entryPlan, c kernels.HeadChain, heads, dim int) (segment, bool) {
+	s := p.store(c.Linear, C.E_HEAD_Q)
 	if s.w.n != heads*dim || dim%16 != 0 || dim > 16*C.MAX_UNIT_TILES {
 		return s, false
 	}
 	s.units, s.tiles, s.headDim = heads, dim/16, dim
-	if n := c.norm; n != nil {
+	if n := c.Norm; n != nil {
 		if n.Kind != kernels.RMS || n.Bias != kernels.None || n.GroupSize != dim {
 			return s, false
 		}
@@ -155,7 +117,7 @@ func (p *plan) headSegment(ep *entryPlan, c chain, heads, dim int) (segment, boo
 			return s, false
 		}
 	}
-	if r := c.rope; r != nil {
+	if r := c.Rope; r != nil {
 		if r.Heads != heads || r.HeadDim != dim || r.From+r.RotDim > dim {
 			return s, false
 		}
@@ -206,23 +168,8 @@ func (p *plan) attention(ep *entryPlan, a *kernels.Attention) {
 
 // gatedUnit: gate and up products, activation and product in one phase.
 func (p *plan) gatedUnit(ep *entryPlan, i int) int {
-	ops := ep.entry.Ops
-	if i+2 >= len(ops) {
-		return 0
-	}
-	a, ok1 := ops[i].(*kernels.Linear)
-	b, ok2 := ops[i+1].(*kernels.Linear)
-	g, ok3 := ops[i+2].(*kernels.Gated)
-	if !ok1 || !ok2 || !ok3 || a.In != b.In || g.Limit != 0 || a.Out == b.Out {
-		return 0
-	}
-	gate, up := a, b
-	if g.Gate == b.Out && g.Up == a.Out {
-		gate, up = b, a
-	} else if g.Gate != a.Out || g.Up != b.Out {
-		return 0
-	}
-	if !ep.flow.onlyReader(a.Out, i, i+2) || !ep.flow.onlyReader(b.Out, i+1, i+2) {
+	g, gate, up, ok := ep.flow.Gated(i)
+	if !ok || g.Limit != 0 {
 		return 0
 	}
 	s := p.store(gate, C.E_GATED)
@@ -230,19 +177,14 @@ func (p *plan) gatedUnit(ep *entryPlan, i int) int {
 	if s.w.n != s.w2.n || s.w.k != s.w2.k {
 		return 0
 	}
-	ep.add(p.linearPhase(ep, a.In, "gate, up + "+actName(g.Act), s))
+	ep.add(p.linearPhase(ep, gate.In, "gate, up + "+actName(g.Act), s))
 	return 3
 }
 
 // residual: a product is added to the residual stream.
 func (p *plan) residual(ep *entryPlan, i int) int {
-	ops := ep.entry.Ops
-	if i+1 >= len(ops) {
-		return 0
-	}
-	l, ok1 := ops[i].(*kernels.Linear)
-	b, ok2 := ops[i+1].(*kernels.Binary)
-	if !ok1 || !ok2 || b.Kind != kernels.Add || b.Out != b.A || b.B != l.Out || b.A == l.Out || !ep.flow.onlyReader(l.Out, i, i+1) || l.In == b.Out {
+	l, b, ok := ep.flow.Residual(i)
+	if !ok {
 		return 0
 	}
 	s := p.store(l, C.E_ADD)
@@ -262,7 +204,7 @@ func (p *plan) postNorm(ep *entryPlan, i int) int {
 	if !ok1 || !ok2 || n.GroupSize != 0 || b.Kind != kernels.Add || b.Out != b.A || b.B != n.Out || n.In == b.A || n.Out == b.A {
 		return 0
 	}
-	if !ep.flow.onlyReader(n.Out, i, i+1) || !p.wholeWeight(n, ep) {
+	if !ep.flow.OnlyReader(n.Out, i, i+1) || !p.wholeWeight(n, ep) {
 		return 0
 	}
 	ph := newPhase(C.P_NORM, ep.rows(n.In), "post-norm + residual")
@@ -287,13 +229,8 @@ func (p *plan) wholeWeight(n *kernels.Norm, ep *entryPlan) bool {
 
 // gatherNorm: the rows whose logits are wanted are normed as they are gathered.
 func (p *plan) gatherNorm(ep *entryPlan, i int) int {
-	ops := ep.entry.Ops
-	if i+1 >= len(ops) {
-		return 0
-	}
-	g, ok1 := ops[i].(*kernels.GatherRows)
-	n, ok2 := ops[i+1].(*kernels.Norm)
-	if !ok1 || !ok2 || n.In != g.Out || n.GroupSize != 0 || !p.wholeWeight(n, ep) || (n.Out != g.Out && !ep.flow.onlyReader(g.Out, i, i+1)) {
+	g, n, ok := ep.flow.GatherNorm(i)
+	if !ok || !p.wholeWeight(n, ep) {
 		return 0
 	}
 	ph := p.norm(ep, n)
@@ -311,7 +248,7 @@ func (p *plan) activated(ep *entryPlan, i int) int {
 	}
 	l, ok1 := ops[i].(*kernels.Linear)
 	u, ok2 := ops[i+1].(*kernels.Unary)
-	if !ok1 || !ok2 || u.In != l.Out || (u.Out != l.Out && !ep.flow.onlyReader(l.Out, i, i+1)) {
+	if !ok1 || !ok2 || u.In != l.Out || (u.Out != l.Out && !ep.flow.OnlyReader(l.Out, i, i+1)) {
 		return 0
 	}
 	s := p.store(l, C.E_STORE)

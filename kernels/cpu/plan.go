@@ -125,7 +125,7 @@ const hostInput = -1
 
 type entryPlan struct {
 	entry   *kernels.Entry
-	flow    *flow
+	flow    *kernels.Flow
 	phases  []phase
 	buffers []*buffer
 	samples kernels.BufferID
@@ -331,7 +331,7 @@ func (p *plan) entry(e *kernels.Entry, names map[string]int) {
 		}
 		ep.buffers = append(ep.buffers, nb)
 	}
-	ep.flow = newFlow(e, kept)
+	ep.flow = kernels.NewFlow(e, kept)
 	p.lower(ep)
 	p.forms(ep)
 	p.entries = append(p.entries, ep)

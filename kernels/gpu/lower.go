@@ -102,48 +102,20 @@ func op[T kernels.Op](e *entry, i int) (T, bool) {
 
 // headsAndCache: linears of query, key and value, norms of their heads, rotations, cache write and attention.
 func (p *plan) headsAndCache(e *entry, i int) int {
-	first, ok := op[*kernels.Linear](e, i)
-	if !ok {
+	h, ok := e.flow.Heads(i)
+	if !ok || e.buffers[h.In].rows != byToken {
 		return 0
 	}
-	const longest = 12
-	j := i
-	for ; j < i+longest; j++ {
-		if _, ok := op[*kernels.KVWrite](e, j); ok {
-			break
-		}
-	}
-	write, ok1 := op[*kernels.KVWrite](e, j)
-	att, ok2 := op[*kernels.Attention](e, j+1)
-	if !ok1 || !ok2 || att.State != write.State {
-		return 0
-	}
-	var chains [3]kernels.HeadChain
-	seen := 0
-	for k, b := range []kernels.BufferID{att.Q, write.K, write.V} {
-		reader := j
-		if k == 0 {
-			reader = j + 1
-		}
-		c, ok := e.flow.HeadChain(b, i, reader)
-		if !ok || c.Linear.In != first.In {
-			return 0
-		}
-		chains[k] = c
-		seen += len(c.Ops)
-	}
-	if seen != j-i || e.buffers[first.In].rows != byToken {
-		return 0
-	}
-	n := &headsNode{out: att.Q, heads: att.Heads, kvHeads: att.KVHeads, dim: att.KDim, state: write.State}
+	att, chains := h.Attention, h.Chains
+	n := &headsNode{out: att.Q, heads: att.Heads, kvHeads: att.KVHeads, dim: att.KDim, state: h.Write.State}
 	if !p.headNorms(e, n, chains) || !p.headRope(n, chains) {
 		return 0
 	}
 	n.in = e.temp("qkv", (att.Heads+2*att.KVHeads)*att.KDim, byToken)
-	p.products(e, first.In, n.in, chains[0].Linear, chains[1].Linear, chains[2].Linear)
+	p.products(e, h.In, n.in, chains[0].Linear, chains[1].Linear, chains[2].Linear)
 	e.add(n)
 	p.attention(e, att)
-	return j + 2 - i
+	return h.Ops
 }
 
 // headNorms reads the norms of queries and keys, which must be alike.
@@ -229,23 +201,12 @@ func (p *plan) fail(e *entry, format string, args ...any) {
 
 // gatedUnit: gate and up products, activation and product.
 func (p *plan) gatedUnit(e *entry, i int) int {
-	a, ok1 := op[*kernels.Linear](e, i)
-	b, ok2 := op[*kernels.Linear](e, i+1)
-	g, ok3 := op[*kernels.Gated](e, i+2)
-	if !ok1 || !ok2 || !ok3 || a.In != b.In || g.Limit != 0 || a.Out == b.Out {
-		return 0
-	}
-	gate, up := a, b
-	if g.Gate == b.Out && g.Up == a.Out {
-		gate, up = b, a
-	} else if g.Gate != a.Out || g.Up != b.Out {
-		return 0
-	}
-	if !e.flow.OnlyReader(a.Out, i, i+2) || !e.flow.OnlyReader(b.Out, i+1, i+2) {
+	g, gate, up, ok := e.flow.Gated(i)
+	if !ok || g.Limit != 0 {
 		return 0
 	}
 	both := e.temp("gate_up", 2*e.buffers[g.Out].width, e.buffers[g.Out].rows)
-	p.products(e, a.In, both, gate, up)
+	p.products(e, gate.In, both, gate, up)
 	e.add(&gatedNode{in: both, out: g.Out, act: g.Act})
 	return 3
 }
@@ -300,10 +261,8 @@ func (p *plan) product(e *entry, in, out kernels.BufferID, column int, ls ...*ke
 
 // residualProduct: a product is added to the residual stream.
 func (p *plan) residualProduct(e *entry, i int) int {
-	l, ok1 := op[*kernels.Linear](e, i)
-	b, ok2 := op[*kernels.Binary](e, i+1)
-	if !ok1 || !ok2 || b.Kind != kernels.Add || b.Out != b.A || b.B != l.Out || b.A == l.Out || orOne(b.Alpha) != 1 || l.In == b.Out ||
-		!e.flow.OnlyReader(l.Out, i, i+1) {
+	l, b, ok := e.flow.Residual(i)
+	if !ok || orOne(b.Alpha) != 1 {
 		return 0
 	}
 	n := p.product(e, l.In, b.Out, 0, l)
@@ -342,9 +301,8 @@ func (p *plan) residualNorm(e *entry, i int) int {
 
 // gatherNorm: the rows whose logits are wanted are normed as they are gathered.
 func (p *plan) gatherNorm(e *entry, i int) int {
-	g, ok1 := op[*kernels.GatherRows](e, i)
-	n, ok2 := op[*kernels.Norm](e, i+1)
-	if !ok1 || !ok2 || n.In != g.Out || n.GroupSize != 0 || !p.plainNorm(e, n) || n.Out != g.Out && !e.flow.OnlyReader(g.Out, i, i+1) {
+	g, n, ok := e.flow.GatherNorm(i)
+	if !ok || !p.plainNorm(e, n) {
 		return 0
 	}
 	e.add(&normNode{in: g.In, out: n.Out, add: kernels.None, weight: p.vector(n.AddOne, n.Weight), eps: n.Eps, alpha: 1, gather: true})
