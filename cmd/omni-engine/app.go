@@ -201,12 +201,7 @@ func (a *app) startMetrics(cfg *config.Serve, model string, maxLen, specTokens i
 func schedulerConfig(cfg *config.Serve, m *models.Model, asm *engine.Assembly) scheduler.Config {
 	c := scheduler.DefaultConfig()
 	c.MaxNumScheduledTokens, c.MaxNumActiveSeqs = cfg.MaxNumScheduled, cfg.MaxNumActiveSeqs
-	if c.MaxPrefillTokensBesideDecode = cfg.PrefillBesideDecode; cfg.PrefillBesideDecode < 0 {
-		c.MaxPrefillTokensBesideDecode = 0
-		if cfg.Device != "cuda" {
-			c.MaxPrefillTokensBesideDecode = config.DefaultPrefillBesideDecode
-		}
-	}
+	c.MaxPrefillTokensBesideDecode = cfg.PrefillBesideDecode
 	c.LongPrefillTokenThreshold, c.EnableChunkedPrefill = cfg.LongPrefillThreshold, cfg.ChunkedPrefill
 	c.Policy, c.ReserveFullISL, c.Watermark = scheduler.Policy(cfg.Policy), cfg.ReserveFullISL, cfg.Watermark
 	c.EnablePrefixCaching, c.NoRecord = cfg.PrefixCaching, !cfg.Recording()

@@ -5,11 +5,16 @@ import (
 	"strings"
 )
 
-// ForDevice sets the sizes of a step that nobody set, and checks them: on the CPU the defaults, on a GPU vLLM 0.32's for a server, by the
-// device's memory. Without chunked prefill a step holds a whole context. maxLen is the context that is served.
+// ForDevice sets what of a step nobody set, and checks it: on the CPU the defaults, on a GPU vLLM 0.32's for a server, by the device's
+// memory. Without chunked prefill a step holds a whole context. maxLen is the context that is served.
 func (s *Serve) ForDevice(kind, name string, memory int64, maxLen int) error {
+	beside := DefaultPrefillBesideDecode
 	if kind == "cuda" {
 		s.forGPU(name, memory, maxLen)
+		beside = 0
+	}
+	if s.PrefillBesideDecode < 0 {
+		s.PrefillBesideDecode = beside
 	}
 	if !s.TokensByDevice && !s.SeqsByDevice {
 		return nil // checked when it was read

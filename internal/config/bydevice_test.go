@@ -49,3 +49,22 @@ func TestStepSizesThatDoNotFitTheDeviceAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, s.ForDevice("cpu", "", 0, 4096), "is smaller than max_model_len (4096)")
 }
+
+// The device that was opened decides, whatever --device said: auto may be either.
+func TestPrefillBesideDecodesFollowsTheDevice(t *testing.T) {
+	for name, c := range map[string]struct {
+		flags []string
+		kind  string
+		want  int
+	}{
+		"CPU": {nil, "cpu", DefaultPrefillBesideDecode}, "reference": {nil, "ref", DefaultPrefillBesideDecode}, "GPU": {nil, "cuda", 0},
+		"set on a GPU": {[]string{"--max-prefill-tokens-beside-decode", "64"}, "cuda", 64}, "off on the CPU": {[]string{"--max-prefill-tokens-beside-decode", "0"}, "cpu", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _, err := load(t, nil, append([]string{"m.gguf"}, c.flags...)...)
+			require.NoError(t, err)
+			require.NoError(t, s.ForDevice(c.kind, "", 22<<30, 4096))
+			require.Equal(t, c.want, s.PrefillBesideDecode)
+		})
+	}
+}

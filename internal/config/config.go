@@ -74,7 +74,7 @@ type Serve struct {
 	MaxNumSeqs           int
 	MaxNumActiveSeqs     int
 	LongPrefillThreshold int
-	PrefillBesideDecode  int // -1: by device
+	PrefillBesideDecode  int // -1: by device, see ForDevice
 	Policy               string
 	ChunkedPrefill       bool
 	Watermark            float64
