@@ -153,15 +153,22 @@ func (r *spanReceiver) trace(id string) map[string][]seenSpan {
 	return out
 }
 
-// ask posts a completion under a caller's context and returns the answer's body.
-func ask(t *testing.T, url, body, traceparent string) []byte {
+// callAPI posts a completion under a caller's context; its answer has begun.
+func callAPI(ctx context.Context, t *testing.T, url, body, traceparent string) *http.Response {
 	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/completions", strings.NewReader(body))
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(body))
 	require.NoError(t, err)
 	q.Header.Set("Content-Type", "application/json")
 	q.Header.Set("Traceparent", traceparent)
 	resp, err := http.DefaultClient.Do(q)
 	require.NoError(t, err)
+	return resp
+}
+
+// ask returns a completion's body.
+func ask(t *testing.T, url, body, traceparent string) []byte {
+	t.Helper()
+	resp := callAPI(t.Context(), t, url, body, traceparent)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
@@ -258,15 +265,10 @@ func leave(t *testing.T, url, traceparent string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(`{"prompt":"abc","max_tokens":240,"ignore_eos":true,"stream":true}`))
-	require.NoError(t, err)
-	q.Header.Set("Content-Type", "application/json")
-	q.Header.Set("Traceparent", traceparent)
-	resp, err := http.DefaultClient.Do(q)
-	require.NoError(t, err)
+	resp := callAPI(ctx, t, url, `{"prompt":"abc","max_tokens":240,"ignore_eos":true,"stream":true}`, traceparent)
 	defer resp.Body.Close()
 	require.Equal(t, http.StatusOK, resp.StatusCode)
-	_, err = bufio.NewReader(resp.Body).ReadString('\n')
+	_, err := bufio.NewReader(resp.Body).ReadString('\n')
 	require.NoError(t, err)
 }
 
