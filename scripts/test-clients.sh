@@ -4,32 +4,11 @@
 # Prometheus part is skipped, and says so, where no prometheus is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-work=$(mktemp -d)
-pids=()
-finish() {
-	for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done
-	rm -rf "$work"
-}
-trap finish EXIT
-
-model=${OMNI_MODEL_SMOLLM2:-$(scripts/model.sh | tail -n 1)}
-cache=${OMNI_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/omni-engine}
-venv=$cache/venv-clients
-if ! "$venv/bin/python" -c 'import openai' 2>/dev/null; then
-	python3 -m venv "$venv"
-	"$venv/bin/pip" install -q 'openai==2.*' 'httpx'
-fi
-
-bin/omni-engine serve "$model" --served-model-name smollm2 --host 127.0.0.1 --port 0 --log-stats \
-	--port-file "$work/port" >"$work/server.log" 2>&1 &
-server=$!
-pids+=("$server")
-for _ in $(seq 300); do
-	[ -s "$work/port" ] && break
-	kill -0 "$server" 2>/dev/null || { cat "$work/server.log"; exit 1; }
-	sleep 0.1
-done
-port=$(cat "$work/port")
+source scripts/serving.sh
+python_with clients openai 'openai==2.*' 'httpx'
+serve server --log-stats
+server=${pids[-1]}
+port=$(cat "$work/server.port")
 base=http://127.0.0.1:$port
 
 echo "-- openai package"
